@@ -5,7 +5,7 @@
 //! otherwise the code that uses it does not compile. The crash test checks its table against the same list.
 
 /// All failpoints, in the order in which an email reaches them.
-pub const POINTS: [&str; 72] = [
+pub const POINTS: [&str; 77] = [
     // Opening the ledger.
     "sqlite-migrating",
     "sqlite-migrated",
@@ -82,6 +82,12 @@ pub const POINTS: [&str; 72] = [
     "after-consume",
     "before-reply",
     "after-reply",
+    // Claims.
+    "claim-before-acquire",
+    "claim-after-acquire",
+    "claim-before-action",
+    "claim-after-action",
+    "claim-lapsed",
     // Draining an outbox.
     "outbox-leased",
     "outbox-accepted",

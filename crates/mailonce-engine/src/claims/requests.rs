@@ -186,7 +186,9 @@ impl Claims {
             on_unknown: request.on_unknown,
         };
         let key = new.key.clone();
+        crate::failpoint!("claim-before-acquire");
         let acquired = self.ctx.store.acquire_claim(new, clock).await.map_err(unavailable)?;
+        crate::failpoint!("claim-after-acquire");
         if let AcquireAnswer::Stopped(stop) = &acquired.answer {
             return Err(stopped_problem(stop));
         }
@@ -291,7 +293,9 @@ impl Claims {
         };
         let keyed_call = keyed_call.filter(|_| is_decision);
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), clock.now);
+        crate::failpoint!("claim-before-action");
         let applied = self.ctx.store.apply_claim_action(caller.team.id, id, action, operation, clock).await;
+        crate::failpoint!("claim-after-action");
         match applied.map_err(unavailable)? {
             IdempotentResult::Done(ClaimActionResult::Done(status, claim)) => {
                 self.follow_up(&claim).await;

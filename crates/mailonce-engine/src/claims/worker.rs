@@ -60,6 +60,9 @@ impl Claims {
     pub async fn lapse_ended(&self) -> Result<(), StoreError> {
         loop {
             let changed = self.ctx.store.lapse_claims(BATCH_SIZE, self.ctx.claim_clock()).await?;
+            if !changed.is_empty() {
+                crate::failpoint!("claim-lapsed");
+            }
             for claim in &changed {
                 self.escalate_or_log(claim).await;
             }

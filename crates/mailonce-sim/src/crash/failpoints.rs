@@ -107,6 +107,8 @@ pub enum Trigger {
     ConsumeCode,
     /// A mail from a person, and agents that reply to it.
     ReplyToPerson,
+    /// A claim.
+    Claim,
     /// A row in the outbox of another database.
     Outbox,
 }
@@ -141,6 +143,8 @@ pub enum Reachability {
     Endpoints,
     /// With received mail.
     Inbound,
+    /// With claims. Rounds of their own reach it: `tests/crash/claims.rs`.
+    Claims,
     /// With an outbox. Its own tests reach it: `crates/mailonce/tests/outbox`.
     Outbox,
 }
@@ -154,7 +158,7 @@ const POSTGRES: Reachability = Reachability::Store(StoreKind::Postgres);
 const SMTP: Reachability = Reachability::Class(HopClass::Smtp);
 
 /// Every failpoint of the binary. A test fails if one is missing.
-pub const POINTS: [PointRow; 72] = [
+pub const POINTS: [PointRow; 77] = [
     point("sqlite-migrating", Trigger::EmptyLedger, 3, SQLITE, true),
     point("sqlite-migrated", Trigger::EmptyLedger, 1, SQLITE, false),
     point("postgres-migrating", Trigger::EmptyLedger, 3, POSTGRES, true),
@@ -222,6 +226,11 @@ pub const POINTS: [PointRow; 72] = [
     point("after-consume", Trigger::ConsumeCode, 3, Reachability::Inbound, true),
     point("before-reply", Trigger::ReplyToPerson, 3, Reachability::Inbound, true),
     point("after-reply", Trigger::ReplyToPerson, 3, Reachability::Inbound, true),
+    point("claim-before-acquire", Trigger::Claim, 1, Reachability::Claims, false),
+    point("claim-after-acquire", Trigger::Claim, 1, Reachability::Claims, false),
+    point("claim-before-action", Trigger::Claim, 1, Reachability::Claims, false),
+    point("claim-after-action", Trigger::Claim, 1, Reachability::Claims, false),
+    point("claim-lapsed", Trigger::Claim, 1, Reachability::Claims, false),
     point("outbox-leased", Trigger::Outbox, 1, Reachability::Outbox, false),
     point("outbox-accepted", Trigger::Outbox, 1, Reachability::Outbox, false),
     point("outbox-marked", Trigger::Outbox, 1, Reachability::Outbox, false),
@@ -238,6 +247,7 @@ impl PointRow {
             return Some("a step of sending");
         }
         match self.reachable {
+            Reachability::Claims => Some("a step of a claim, which has rounds of its own"),
             Reachability::Outbox => Some("a step of an outbox, which has its own tests"),
             Reachability::Inbound if class != HopClass::Inbound => Some("a step of receiving"),
             Reachability::Store(only) if only != store => Some("a step of the other store"),
@@ -287,7 +297,8 @@ mod tests {
                 .into_iter()
                 .any(|(store, class)| reachable_points(store, class, false).iter().any(|row| row.point == point))
         };
-        let here = POINT_ROWS.iter().filter(|row| row.reachable != Reachability::Outbox);
+        let here =
+            POINT_ROWS.iter().filter(|row| !matches!(row.reachable, Reachability::Outbox | Reachability::Claims));
         assert!(here.into_iter().all(|row| somewhere(row.point)));
     }
 }

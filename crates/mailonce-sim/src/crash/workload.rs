@@ -105,6 +105,7 @@ impl Workload {
             | Trigger::InboundLarge
             | Trigger::ConsumeCode
             | Trigger::ReplyToPerson
+            | Trigger::Claim
             | Trigger::Outbox => Vec::new(),
             Trigger::Send => {
                 vec![mail(if n.is_multiple_of(2) { MailVariant::Plain } else { MailVariant::ThroughWorker })]

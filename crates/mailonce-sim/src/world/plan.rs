@@ -114,6 +114,10 @@ const INBOUND_FAILPOINTS: [&str; 8] = [
     "after-consume",
 ];
 
+/// The failpoints of claims.
+const CLAIM_FAILPOINTS: [&str; 5] =
+    ["claim-before-acquire", "claim-after-acquire", "claim-before-action", "claim-after-action", "claim-lapsed"];
+
 /// Draws a failpoint. In worlds with received mail, half of them belong to it.
 fn draw_failpoint(rng: &mut SeededRng, post: &mut SeededRng, mails: usize) -> (&'static str, u64) {
     let (out, time) = (HANDOFF_FAILPOINTS[rng.below(HANDOFF_FAILPOINTS.len() as u64) as usize], rng.between(1, 4));
@@ -176,6 +180,9 @@ impl WorldPlan {
         let letters = if conversation_rng.below(3) == 0 { conversation_rng.between(2, 7) as usize } else { 0 };
         let mut claim_rng = SeededRng::derive(seed, &[8]);
         let claims = if claim_rng.below(4) == 0 { claim_rng.between(1, 3) as usize } else { 0 };
+        let at_claims = (claims > 0 && claim_rng.below(2) == 0).then(|| {
+            (CLAIM_FAILPOINTS[claim_rng.below(CLAIM_FAILPOINTS.len() as u64) as usize], claim_rng.between(1, 3))
+        });
         let pick = |rng: &mut SeededRng| FaultKind::ALL[rng.below(FaultKind::ALL.len() as u64) as usize];
         Self {
             seed,
@@ -189,7 +196,10 @@ impl WorldPlan {
             steps: rng.between(3, 8) as usize,
             faults: (0..wanted).map(|_| pick(&mut rng)).collect(),
             fault_percent: [15, 35, 60][rng.below(3) as usize],
-            failpoint: draw_failpoint(&mut rng, &mut post, mails),
+            failpoint: {
+                let drawn = draw_failpoint(&mut rng, &mut post, mails);
+                at_claims.unwrap_or(drawn)
+            },
             has_long_pauses: rng.below(3) == 0,
         }
     }

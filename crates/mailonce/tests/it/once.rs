@@ -245,3 +245,67 @@ async fn kills_of_the_server_never_make_a_command_run_twice() {
     let claims = cli.run(&["claims", "list", "--state", "completed"]).await.expect_exit(0).json();
     assert_eq!(claims["data"].as_array().unwrap().len(), keys.len());
 }
+
+/// An address that nothing listens on.
+fn free_address() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// A node of two over one database, which keeps its address when it is killed and started again.
+struct Node {
+    address: String,
+    server: Option<SpawnedServer>,
+}
+
+impl Node {
+    async fn start(cli: &CliFixture, address: String, database: &str) -> Self {
+        let data = cli.path().join(&address);
+        let args = ["dev", "--http", &address, "--store", database, "--data", data.to_str().unwrap()];
+        let mut server = SpawnedServer::spawn(cli.command(&args).env("MAILONCE_API_KEY", SHARED_KEY));
+        server.read_stderr_until("Ctrl-C stops it.").await;
+        Self { address, server: Some(server) }
+    }
+
+    async fn kill_and_restart(self, cli: &CliFixture, database: &str) -> Self {
+        if let Some(server) = self.server {
+            server.kill().await;
+        }
+        Self::start(cli, self.address, database).await
+    }
+}
+
+const SHARED_KEY: &str = "a-key-that-both-nodes-know-0123456789";
+/// Shells in the short form; `MAILONCE_ONCE_SHELLS` sets another number.
+const SHELLS: usize = 30;
+
+#[tokio::test]
+async fn shells_on_two_nodes_run_the_command_once_while_the_nodes_are_killed() {
+    let (cli, database) = (CliFixture::new(), crate::database::TempDatabase::create().await);
+    let shells = std::env::var("MAILONCE_ONCE_SHELLS").ok().and_then(|text| text.parse().ok()).unwrap_or(SHELLS);
+    let mut nodes = [
+        Node::start(&cli, free_address(), &database.url).await,
+        Node::start(&cli, free_address(), &database.url).await,
+    ];
+    let script = "echo ran >> runs; sleep 2; echo hello";
+    let running: Vec<Child> = (0..shells)
+        .map(|number| {
+            let url = format!("http://{}", nodes[number % 2].address);
+            let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", SHARED_KEY)];
+            cli.command(&args("nightly", &["--wait"], script)).envs(env).spawn().unwrap()
+        })
+        .collect();
+    wait_until("one shell runs the command", || !lines(&cli.path().join("runs")).is_empty()).await;
+    for round in 0..2 {
+        let [first, second] = nodes;
+        nodes = if round == 0 {
+            [first.kill_and_restart(&cli, &database.url).await, second]
+        } else {
+            [first, second.kill_and_restart(&cli, &database.url).await]
+        };
+    }
+    for child in running {
+        let output = child.wait_with_output().await.unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"hello\n".as_slice()), "{output:?}");
+    }
+    assert_eq!(lines(&cli.path().join("runs")), ["ran"], "the command ran more than once");
+}

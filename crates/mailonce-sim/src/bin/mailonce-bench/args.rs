@@ -85,6 +85,9 @@ pub(crate) enum Figure {
     Seeds,
     Redis,
     Pgbench,
+    Claim,
+    PgClaim,
+    AdvisoryLock,
     Handoff,
     PgHandoff,
     Postfix,
@@ -115,6 +118,9 @@ impl Figure {
             Self::Seeds => "seeds",
             Self::Redis => "redis",
             Self::Pgbench => "pgbench",
+            Self::Claim => "claim",
+            Self::PgClaim => "pg-claim",
+            Self::AdvisoryLock => "advisory-lock",
             Self::Handoff => "handoff",
             Self::PgHandoff => "pg-handoff",
             Self::Postfix => "postfix",
@@ -133,9 +139,10 @@ impl Figure {
     /// What it needs besides the server's binary.
     fn required_services(self) -> &'static [&'static str] {
         match self {
-            Self::Echo | Self::Accept | Self::Replay | Self::Batch | Self::Storm | Self::Growth => &[],
+            Self::Echo | Self::Accept | Self::Replay | Self::Batch | Self::Storm | Self::Growth | Self::Claim => &[],
             Self::Dot | Self::Wait | Self::Waiters | Self::Honest | Self::Attacked => &[],
             Self::PgAccept | Self::PgReplay | Self::PgBatch | Self::PgStorm | Self::Pgbench => &["postgres"],
+            Self::PgClaim | Self::AdvisoryLock => &["postgres"],
             Self::Redis => &["redis"],
             // `smtp-sink` and `smtp-source` come with Postfix.
             Self::Handoff | Self::Postfix | Self::Restart | Self::SmtpIn | Self::PostfixIn => &["postfix"],

@@ -1,4 +1,4 @@
-//! The figures of a running mailonce: echo, accept, replay, batch and storm.
+//! The figures of a running mailonce: echo, accept, replay, batch, storm and claims.
 
 use crate::args::Args;
 use crate::mails;
@@ -77,6 +77,43 @@ pub(crate) fn batch(args: &Args, server: &ServerProcess) -> Result<FigureSample>
     let caller = move |n: u64, out: &mut Vec<u8>| template.write_numbered(n, out);
     let sample = measure(args, server.at, BATCH_CONNECTIONS, caller, 202)?;
     Ok(FigureSample { rate: sample.rate.map(|rate| rate * BATCH_SIZE as f64), ..sample })
+}
+
+/// Claims and their completions, counted in pairs.
+pub(crate) fn claim(args: &Args, server: &ServerProcess) -> Result<FigureSample> {
+    let until = LoadDuration::Window { warm_up: args.warm_up(), window: args.measured_time() };
+    let plan = SteadyLoad { to: server.at, connections: args.connections, threads: args.threads, duration: until };
+    let caller = Arc::new(ClaimRequests { template: mails::claim(), won: Mutex::default() });
+    let tally = run_steady(&plan, &caller)?;
+    let (claimed, completed) = (tally.status_count(201), tally.status_count(200));
+    let right = tally.broken == 0 && completed > 0 && claimed + completed == tally.total();
+    ensure!(right, "expected 201 and 200 alone, got {tally}");
+    Ok(FigureSample::from_latency(&tally.latency, Some(tally.responses_per_second() / 2.0)))
+}
+
+/// Completes each claim that was won, and claims another one when none waits for that.
+struct ClaimRequests {
+    template: RequestTemplate,
+    /// Ids and tokens.
+    won: Mutex<Vec<(String, String)>>,
+}
+
+impl RequestGenerator for ClaimRequests {
+    fn write_request(&self, n: u64, out: &mut Vec<u8>) {
+        let won = self.won.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match won {
+            Some((id, token)) => mails::complete(&id, &token).write_numbered(n, out),
+            None => self.template.write_numbered(n, out),
+        }
+    }
+
+    fn on_response(&self, _n: u64, answer: &LoadResponse<'_>) {
+        let field =
+            |mark: &[u8]| string_field(answer.body, mark).map(|text| String::from_utf8_lossy(text).into_owned());
+        if let (Some(id), Some(token)) = (field(b"\"id\":\""), field(b"\"token\":\"")) {
+            self.won.lock().unwrap_or_else(PoisonError::into_inner).push((id, token));
+        }
+    }
 }
 
 /// Repeats of keys whose emails are settled.

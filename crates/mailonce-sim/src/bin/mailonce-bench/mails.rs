@@ -56,6 +56,17 @@ pub(crate) fn storm() -> RequestTemplate {
     post("/v1/emails", Some("storm"), &email("storm").replace("{n}", "4821"))
 }
 
+/// A claim under a key of its own.
+pub(crate) fn claim() -> RequestTemplate {
+    post("/v1/claims", None, r#"{"key":"invoice-{n}","lease_s":60,"holder":"bench-{n}"}"#)
+}
+
+/// The completion of a claim.
+pub(crate) fn complete(id: &str, token: &str) -> RequestTemplate {
+    let body = format!(r#"{{"token":"{token}","result":{{"number":17}}}}"#);
+    post(&format!("/v1/claims/{id}/complete"), None, &body)
+}
+
 /// A send as the seeds' pattern takes it.
 pub(crate) fn seeds() -> RequestTemplate {
     post("/send", Some("send-{n}"), &email("user-{n}"))

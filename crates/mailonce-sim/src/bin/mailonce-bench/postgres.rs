@@ -23,13 +23,35 @@ INSERT INTO outbox (key, payload) VALUES (sha256(:n::text::bytea), repeat(md5(:n
 COMMIT;
 ";
 
+/// The results of side effects, as the advisory-lock recipe keeps them.
+const LOCK_SCHEMA: &str = "CREATE TABLE effects (key text PRIMARY KEY, result jsonb, \
+    created_at timestamptz NOT NULL DEFAULT now());";
+
+/// The advisory-lock recipe: a lock for the key, a look whether it was done, the side effect, and its result.
+const LOCK_TRANSACTION: &str = r"\set n random(1, 9000000000000000000)
+BEGIN;
+SELECT pg_advisory_xact_lock(hashtextextended('invoice-' || :n, 0));
+SELECT result FROM effects WHERE key = 'invoice-' || :n;
+INSERT INTO effects (key, result) VALUES ('invoice-' || :n, jsonb_build_object('number', 17));
+COMMIT;
+";
+
 /// Transactions of two inserts a second, as `pgbench` counts them.
 pub(crate) fn pgbench(args: &Args, work: &Path, name: &str) -> Result<FigureSample> {
+    run_pgbench(args, work, name, (SCHEMA, TRANSACTION))
+}
+
+/// Side effects a second under the advisory-lock recipe, which holds its transaction open meanwhile.
+pub(crate) fn advisory_lock(args: &Args, work: &Path, name: &str) -> Result<FigureSample> {
+    run_pgbench(args, work, name, (LOCK_SCHEMA, LOCK_TRANSACTION))
+}
+
+fn run_pgbench(args: &Args, work: &Path, name: &str, (schema, transaction): (&str, &str)) -> Result<FigureSample> {
     let postgres = args.postgres()?;
     let database = postgres.create_database(name)?;
-    postgres.psql(&database.url, SCHEMA)?;
+    postgres.psql(&database.url, schema)?;
     let script = work.join("pgbench.sql");
-    std::fs::write(&script, TRANSACTION)?;
+    std::fs::write(&script, transaction)?;
     let mut command = postgres.command("pgbench");
     command.args(["-n", "-M", "prepared", "-c", CLIENTS, "-j", "2", "-T"]);
     command.arg(args.measured_time().as_secs().to_string()).arg("-f").arg(&script).arg(&database.url);

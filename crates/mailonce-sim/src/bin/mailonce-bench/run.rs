@@ -16,7 +16,6 @@ use mailonce_sim::harness::server::{self, ServerProcess, ServerSetup};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A figure of a running server.
 /// A figure that is measured on a running server.
 struct ServerFigure {
     figure: Figure,
@@ -28,6 +27,7 @@ struct ServerFigure {
 const REQUESTS: &str = "requests";
 const EMAILS: &str = "emails";
 const MAILS: &str = "mails";
+const CLAIMS: &str = "claims";
 
 /// Where the ledger is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args, children: &ChildProcesses, work: &Path) -> Result
 
 impl BenchSession<'_> {
     fn run_round(&mut self) {
-        use Figure::{Accept, Batch, Echo, PgAccept, PgBatch, PgReplay, PgStorm, Replay, Storm};
+        use Figure::{Accept, Batch, Claim, Echo, PgAccept, PgBatch, PgClaim, PgReplay, PgStorm, Replay, Storm};
         let work = self.work;
         self.measure_and_record("fsync", "writes", || Ok(disk::fsync(work)?));
         self.run_baselines();
@@ -77,6 +77,7 @@ impl BenchSession<'_> {
             ServerFigure { figure: Echo, unit: REQUESTS, measure: figures::echo },
             ServerFigure { figure: Accept, unit: EMAILS, measure: figures::accept },
             ServerFigure { figure: Batch, unit: EMAILS, measure: figures::batch },
+            ServerFigure { figure: Claim, unit: CLAIMS, measure: figures::claim },
         ];
         self.measure_group(BenchStore::Sqlite, true, &accepting);
         let repeating = [
@@ -88,6 +89,7 @@ impl BenchSession<'_> {
         let accepting = [
             ServerFigure { figure: PgAccept, unit: EMAILS, measure: figures::accept },
             ServerFigure { figure: PgBatch, unit: EMAILS, measure: figures::batch },
+            ServerFigure { figure: PgClaim, unit: CLAIMS, measure: figures::claim },
         ];
         self.measure_group(BenchStore::Postgres, true, &accepting);
         let repeating = [
@@ -119,6 +121,11 @@ impl BenchSession<'_> {
         let (args, work, name) = (self.args, self.work, format!("pgbench_{}", self.round));
         if args.wants(Figure::Pgbench) {
             self.measure_and_record(Figure::Pgbench.name(), "transactions", || postgres::pgbench(args, work, &name));
+        }
+        if args.wants(Figure::AdvisoryLock) {
+            let name = format!("advisory_lock_{}", self.round);
+            let unit = "transactions";
+            self.measure_and_record(Figure::AdvisoryLock.name(), unit, || postgres::advisory_lock(args, work, &name));
         }
     }
 
