@@ -410,6 +410,7 @@ mod tests {
     use super::*;
     use async_trait::async_trait;
     use mailonce_core::{
+        address::NamedAddress,
         handoff::{
             capabilities::PayloadFormat,
             transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
@@ -514,6 +515,22 @@ mod tests {
             ),
             SANDBOX
         );
+    }
+
+    #[test]
+    fn test_addresses_of_a_dialect_never_reach_a_next_hop() {
+        let ways = ways();
+        let to = |recipients: &[&str]| EmailContent {
+            to: recipients.iter().filter_map(|to| NamedAddress::parse(to).ok()).collect(),
+            ..mail("a@x.test", None)
+        };
+        let test = to(&["delivered@resend.dev", "bounced+1@resend.dev"]);
+        assert_eq!(ways.select(&test, Channel::Resend, 7), SANDBOX_FAULTS);
+        assert_eq!(ways.select(&test, Channel::Http, 7), "api");
+        assert_eq!(ways.select(&test, Channel::Agentmail, 7), "api");
+        assert_eq!(ways.select(&to(&["delivered@resend.dev", "a@example.com"]), Channel::Resend, 7), "api");
+        let envelopes = ways.envelopes(SANDBOX_FAULTS, &test);
+        assert!(envelopes.len() == 2 && envelopes.iter().all(|one| one.transport == SANDBOX_FAULTS), "{envelopes:?}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ const TXT_PIECE_BYTES: usize = 255;
 struct DomainBody {
     domain: Option<String>,
     feedback_enabled: Option<bool>,
+    inbound_enabled: Option<bool>,
     subdomains_enabled: Option<bool>,
     tracking_enabled: Option<bool>,
     allow_conflicting_provider: Option<bool>,
@@ -31,6 +32,7 @@ impl DomainBody {
     fn check(&self) -> Result<(), Problem> {
         let fixed = [
             ("feedback_enabled", self.feedback_enabled, true, "bounces and complaints are always recorded"),
+            ("inbound_enabled", self.inbound_enabled, true, "delete the inboxes of the domain to receive nothing"),
             ("subdomains_enabled", self.subdomains_enabled, false, "add each subdomain as a domain"),
             ("tracking_enabled", self.tracking_enabled, false, "mails are not tracked"),
         ];
@@ -85,6 +87,7 @@ fn item_json(call: &AgentMailRequest, domain: &Domain) -> Value {
         "domain_id": domain.name,
         "domain": domain.name,
         "feedback_enabled": true,
+        "inbound_enabled": true,
         "subdomains_enabled": false,
         "tracking_enabled": false,
         "updated_at": domain.checked_at.unwrap_or(domain.created_at).to_string(),

@@ -116,6 +116,9 @@ async fn route(call: &AgentMailRequest, segments: &[&str]) -> AgentMailResult {
 
 /// The routes that exist both at the top level and below `/pods/{pod}`.
 async fn route_scoped(call: &AgentMailRequest, segments: &[&str]) -> AgentMailResult {
+    if let Some(error) = missing_feature(&call.method, segments) {
+        return Err(error);
+    }
     match segments {
         ["inboxes", rest @ ..] if rest.len() < 2 => inboxes::route(call, rest).await,
         ["inboxes", inbox, "messages", rest @ ..] => messages::route(call, inbox, rest).await,
@@ -132,7 +135,7 @@ async fn route_scoped(call: &AgentMailRequest, segments: &[&str]) -> AgentMailRe
         ["threads", rest @ ..] => threads::route(call, None, rest).await,
         ["drafts", rest @ ..] => drafts::route(call, None, rest).await,
         ["lists", rest @ ..] => lists::route(call, None, rest).await,
-        _ => Err(missing_feature(&call.method, segments).unwrap_or_else(|| no_route(call).into())),
+        _ => Err(no_route(call).into()),
     }
 }
 
@@ -155,6 +158,15 @@ fn missing_feature(method: &Method, segments: &[&str]) -> Option<DialectError<Ag
         ),
         ["inboxes", _, "calendar", ..] => ("there is no calendar", "Send an invitation as an attachment."),
         ["inboxes", _, "files", ..] => ("there is no store for files", "Send files as attachments."),
+        ["webhooks", "polling", ..] | ["inboxes", _, "webhooks", "polling", ..] => {
+            ("webhooks are posted, not polled", "Create a webhook with a url, or use the WebSocket.")
+        }
+        ["metrics", "rates"] | ["inboxes", _, "metrics", "rates"] => {
+            ("rates are not computed", "Divide the counts of metrics/events.")
+        }
+        ["inboxes", _, "messages", .., "agent-armor", _] => {
+            ("there is no Agent Armor; mail is checked when it arrives", "Read the labels of the message.")
+        }
         ["organizations", ..] => ("a team has no plan and no labs", ASK),
         _ => return None,
     };

@@ -34,7 +34,9 @@ use crate::{
         draft_lock::{lock_for_sending, reopen},
         field_problem,
         pagination::{MAX_SHORT_LIST, PageRows},
-        reject_different_payload, respond_to_send,
+        reject_different_payload,
+        resend::errors::missing_field,
+        respond_to_send,
     },
     http::{
         app::App,
@@ -141,18 +143,21 @@ async fn find_any(
     if draft.details.inbox == inbox.id { Ok((draft, inbox)) } else { Err(missing_draft().into()) }
 }
 
-/// Finds a draft that is neither sent nor removed.
-async fn find_unsent(
-    app: &App,
-    auth: &ResendRequest,
-    inbox: &str,
-    draft: &str,
-) -> Result<(Draft, Inbox), DialectError<Resend>> {
-    let (draft, inbox) = find_any(app, auth, inbox, draft).await?;
-    if draft.details.sent || draft.details.removed { Err(missing_draft().into()) } else { Ok((draft, inbox)) }
+/// Finds a draft that can still be changed. A sent one is a conflict.
+async fn find_unsent(app: &App, auth: &ResendRequest, inbox: &str, draft: &str) -> Result<Draft, DialectError<Resend>> {
+    let (draft, _) = find_any(app, auth, inbox, draft).await?;
+    match &draft.details {
+        details if details.removed => Err(missing_draft().into()),
+        details if details.sent => Err(already_sent().into()),
+        _ => Ok(draft),
+    }
 }
 
-/// `GET /inboxes/{inbox}/drafts`, newest first.
+fn already_sent() -> Problem {
+    Problem::new(Code::StaleRev, "This draft was already sent.")
+}
+
+/// `GET /inboxes/{inbox}/drafts`, most recently updated first.
 pub(super) async fn list(
     State(app): State<App>,
     auth: ResendRequest,
@@ -170,7 +175,8 @@ pub(super) async fn list(
             break;
         }
     }
-    let PageRows { rows, has_more } = page.slice_newest_first(all, |draft| draft.id);
+    all.sort_by_key(|draft| std::cmp::Reverse(draft.details.updated_at));
+    let PageRows { rows, has_more } = page.slice_in_order(all, |draft| draft.id);
     let mut bodies = Vec::with_capacity(rows.len());
     for draft in &rows {
         let snippet = draft.details.text.as_ref().map(|text| text.chars().take(SNIPPET_CHARS).collect());
@@ -186,7 +192,10 @@ pub(super) async fn read(
     auth: ResendRequest,
     DialectPath((inbox, draft), ..): TwoPathSegments,
 ) -> ResendResult {
-    let (draft, _) = find_unsent(&app, &auth, &inbox, &draft).await?;
+    let (draft, _) = find_any(&app, &auth, &inbox, &draft).await?;
+    if draft.details.sent || draft.details.removed {
+        return Err(missing_draft().into());
+    }
     Ok(json(StatusCode::OK, &draft_body(&app, &auth, &draft).await?))
 }
 
@@ -226,6 +235,10 @@ impl DraftRequestBody {
             if let Some(list) = list {
                 *target = list.map(|OneOrMany(list)| list).unwrap_or_default();
             }
+        }
+        // A request with one part of the body replaces the whole body.
+        if self.text.is_some() || self.html.is_some() {
+            (details.text, details.html) = (None, None);
         }
         let texts =
             [(&mut details.subject, self.subject), (&mut details.text, self.text), (&mut details.html, self.html)];
@@ -306,7 +319,7 @@ pub(super) async fn change(
     body: ResendRequestBody,
 ) -> ResendResult {
     for _ in 0..MAX_CONFLICT_RETRIES {
-        let (draft, _) = find_unsent(&app, &auth, &inbox, &name).await?;
+        let draft = find_unsent(&app, &auth, &inbox, &name).await?;
         refuse_scheduled(&draft)?;
         let mut details = draft.details.clone();
         body.parse::<DraftRequestBody>()?.apply(&mut details, app.engine.ctx.now())?;
@@ -337,9 +350,9 @@ pub(super) async fn remove(
     auth: ResendRequest,
     DialectPath((inbox, name), ..): TwoPathSegments,
 ) -> ResendResult {
-    let (draft, _) = find_unsent(&app, &auth, &inbox, &name).await?;
+    let draft = find_unsent(&app, &auth, &inbox, &name).await?;
     if app.engine.drafts.remove_draft(&auth.caller, draft.id).await?.details.sent {
-        return Err(missing_draft().into());
+        return Err(already_sent().into());
     }
     Ok(deleted_response("inbox_draft", draft.id))
 }
@@ -439,6 +452,16 @@ async fn send_as_email(
         attachments,
         ..RawContent::default()
     };
+    let is_empty = |text: &Option<String>| text.as_ref().is_none_or(String::is_empty);
+    for (field, absent) in [
+        ("to", details.to.is_empty()),
+        ("subject", is_empty(&details.subject)),
+        ("html` or `text", is_empty(&details.text) && is_empty(&details.html)),
+    ] {
+        if absent {
+            return Err(missing_field(field));
+        }
+    }
     check_test_recipients(&details.to, &details.cc, &details.bcc)?;
     let (content, sender_name) = (EmailContent::validate(raw)?, inbox.settings.name.clone());
     app.engine.outbound.send(&auth.caller, SendRequest { ttl, sender_name, ..SendRequest::new(content, key) }).await

@@ -19,9 +19,12 @@ use super::{
     deleted_response,
     inboxes::find_inbox,
     json, object_response,
-    threads::{LabelBody, all_threads, find_thread, label_bodies},
+    threads::{LabelBody, TRASH, all_threads, find_thread, label_bodies},
 };
-use crate::{dialects::resend::errors::missing_field, http::app::App};
+use crate::{
+    dialects::{field_problem, resend::errors::missing_field},
+    http::app::App,
+};
 
 /// A path with an inbox, a thread and a label.
 type ThreadLabelPath = DialectPath<(String, String, String), Resend>;
@@ -40,8 +43,17 @@ impl InboxLabels {
         let threads = all_threads(app, auth, inbox.id).await?;
         let created = app.engine.inboxes.label_overrides(&auth.caller, inbox.id.0).await?.added;
         let used = threads.iter().flat_map(|thread| thread.details.labels.iter().cloned());
-        let names = created.into_iter().chain(used).collect();
+        let names = created.into_iter().chain(used).filter(|name| name != TRASH).collect();
         Ok(Self { inbox, threads, names })
+    }
+
+    /// Refuses a name that the inbox has already, in any case.
+    fn check_new(&self, name: &str) -> Result<(), Problem> {
+        check_labels(&[name.to_owned()], "name")?;
+        if name.eq_ignore_ascii_case(TRASH) || self.names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            return Err(field_problem("name", "A label with this name already exists."));
+        }
+        Ok(())
     }
 
     fn require(&self, label: &str) -> Result<(), Problem> {
@@ -101,7 +113,7 @@ struct LabelRequestBody {
     name: Option<String>,
 }
 
-/// `POST /inboxes/{inbox}/labels`. The same name again is the same label.
+/// `POST /inboxes/{inbox}/labels`.
 pub(super) async fn create(
     State(app): State<App>,
     auth: ResendRequest,
@@ -109,9 +121,9 @@ pub(super) async fn create(
     body: ResendRequestBody,
 ) -> ResendResult {
     let name = body.parse::<LabelRequestBody>()?.name.ok_or_else(|| missing_field("name"))?;
-    check_labels(std::slice::from_ref(&name), "name")?;
-    let inbox = find_inbox(&app, &auth, &inbox).await?;
-    app.engine.inboxes.change_labels(&auth.caller, inbox.id.0, std::slice::from_ref(&name), &[]).await?;
+    let labels = InboxLabels::load(&app, &auth, &inbox).await?;
+    labels.check_new(&name)?;
+    app.engine.inboxes.change_labels(&auth.caller, labels.inbox.id.0, std::slice::from_ref(&name), &[]).await?;
     Ok(object_response("inbox_label", name))
 }
 
@@ -128,6 +140,9 @@ pub(super) async fn change(
     let Some(name) = body.parse::<LabelRequestBody>()?.name.filter(|name| *name != label) else {
         return Ok(object_response("inbox_label", label));
     };
+    if !name.eq_ignore_ascii_case(&label) {
+        labels.check_new(&name)?;
+    }
     check_labels(std::slice::from_ref(&name), "name")?;
     let (new, old) = (std::slice::from_ref(&name), std::slice::from_ref(&label));
     app.engine.inboxes.change_labels(&auth.caller, labels.inbox.id.0, new, old).await?;
@@ -164,7 +179,9 @@ async fn set_labels(
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Reply)?;
     let thread = find_thread(app, auth, inbox, thread).await?.thread;
-    let labels = change(thread.details.labels.clone());
+    let (hidden, shown): (Vec<String>, Vec<String>) =
+        thread.details.labels.iter().cloned().partition(|label| label == TRASH);
+    let labels: Vec<String> = change(shown).into_iter().chain(hidden).collect();
     check_labels(&labels, "labels")?;
     let edit = ThreadEdit { labels: Some(labels), handled: None };
     let changed = app.engine.conversations.change_thread(&auth.caller, thread.id, edit).await?.thread;

@@ -35,7 +35,9 @@ use crate::{
 
 /// Threads that are read per query.
 const THREADS_PER_READ: usize = 100;
-/// The folders of Resend. `spam` and `trash` are always empty in mailonce.
+/// The label of threads in the trash. It is not shown as a label.
+pub(super) const TRASH: &str = "trash";
+/// The folders of Resend. `spam` is always empty in mailonce.
 const FOLDERS: [&str; 5] = ["inbox", "sent", "archive", "spam", "trash"];
 /// Maximum number of labels in one request.
 const MAX_LABELS: usize = 50;
@@ -106,14 +108,19 @@ fn missing_thread() -> Problem {
     Problem::new(Code::NotFound, "Thread not found")
 }
 
-/// Handled threads are in the archive, all others in the inbox.
+/// Handled threads are in the archive, all others in the inbox, unless they were removed.
 fn folder(thread: &Thread) -> &'static str {
-    if thread.details.handled_at.is_some() { "archive" } else { "inbox" }
+    match thread.details.handled_at {
+        _ if thread.details.labels.iter().any(|label| label == TRASH) => TRASH,
+        Some(_) => "archive",
+        None => "inbox",
+    }
 }
 
 /// Labels in Resend's format. All have the same color.
 pub(super) fn label_bodies(names: &[String]) -> Vec<LabelBody> {
-    names.iter().map(|name| LabelBody { id: name.clone(), name: name.clone(), color: "#808080" }).collect()
+    let label = |name: &String| LabelBody { id: name.clone(), name: name.clone(), color: "#808080" };
+    names.iter().filter(|name| *name != TRASH).map(label).collect()
 }
 
 /// Whether no received message of the thread is both unanswered and unread.
@@ -231,7 +238,8 @@ impl ThreadFilter {
 
     /// Whether a thread is in one of the folders and has one of the labels. Threads with a sent email are in `sent`.
     pub(super) fn matches(&self, thread: &Thread) -> bool {
-        let in_folder = |name: &String| name == folder(thread) || (name == "sent" && thread.details.emails > 0);
+        let is_sent = thread.details.emails > 0 && folder(thread) != TRASH;
+        let in_folder = |name: &String| name == folder(thread) || (name == "sent" && is_sent);
         let has_label = |label: &String| thread.details.labels.contains(label);
         self.folders.iter().any(in_folder) && (self.labels.is_empty() || self.labels.iter().any(has_label))
     }
@@ -328,27 +336,37 @@ pub(super) async fn change(
         )
         .into());
     }
-    let handled = match folder.as_deref() {
-        Some("archive") => true,
-        Some("inbox") => false,
+    let edit = match folder.as_deref() {
+        Some("archive") => ThreadEdit { labels: Some(labels_in_trash(&view.thread, false)), handled: Some(true) },
+        Some("inbox") => ThreadEdit { labels: Some(labels_in_trash(&view.thread, false)), handled: Some(false) },
+        Some(TRASH) => ThreadEdit { labels: Some(labels_in_trash(&view.thread, true)), handled: None },
         Some(_) => {
-            return Err(field_problem("folder", "The `folder` must be `inbox` or `archive`.").into());
+            return Err(field_problem("folder", "The `folder` must be `inbox`, `archive` or `trash`.").into());
         }
         None => return Err(missing_field("folder").into()),
     };
-    let edit = ThreadEdit { labels: None, handled: Some(handled) };
     view.thread = app.engine.conversations.change_thread(&auth.caller, view.thread.id, edit).await?.thread;
     Ok(json(StatusCode::OK, &summary(&view)))
 }
 
-/// `DELETE /inboxes/{inbox}/threads/{thread}`. Deletes the received emails; the sent ones stay in `GET /emails`.
+/// The labels of a thread after it was moved to the trash or out of it.
+fn labels_in_trash(thread: &Thread, in_trash: bool) -> Vec<String> {
+    let mut labels = thread.details.labels.clone();
+    labels.retain(|label| label != TRASH);
+    labels.extend(in_trash.then(|| TRASH.to_owned()));
+    labels
+}
+
+/// `DELETE /inboxes/{inbox}/threads/{thread}`. Moves the thread to the trash, as Resend does; `folder` moves it back.
 pub(super) async fn remove(
     State(app): State<App>,
     auth: ResendRequest,
     DialectPath((inbox, thread), ..): TwoPathSegments,
 ) -> ResendResult {
+    auth.caller.require_scope(ApiKeyScope::Reply)?;
     let thread = find_thread(&app, &auth, &inbox, &thread).await?.thread;
-    app.engine.inboxes.delete_thread(&auth.caller, thread.id).await?;
+    let edit = ThreadEdit { labels: Some(labels_in_trash(&thread, true)), handled: None };
+    app.engine.conversations.change_thread(&auth.caller, thread.id, edit).await?;
     Ok(deleted_response("inbox_thread", thread.id))
 }
 
