@@ -49,9 +49,9 @@ async fn acts_through_a_dialect_are_in_the_audit_log() {
         "api_key.renamed",
         "api_key.revoked",
         "suppression.created",
-        "suppression.deleted",
+        "suppression.removed",
         "domain.created",
-        "domain.deleted",
+        "domain.removed",
         "api_key.created",
         "api_key.revoked",
     ];
