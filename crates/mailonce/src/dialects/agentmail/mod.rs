@@ -194,10 +194,8 @@ fn pod_json(call: &AgentMailRequest) -> serde_json::Value {
 
 /// The team as an organization. Domains are counted for keys with the scope `admin`.
 async fn organization_json(call: &AgentMailRequest) -> Result<serde_json::Value, Problem> {
-    let domains = match call.caller.key.has_scope(ApiKeyScope::Admin) {
-        true => metrics::domain_count(call).await?,
-        false => 0,
-    };
+    let is_admin = call.caller.key.has_scope(ApiKeyScope::Admin);
+    let domains = if is_admin { metrics::domain_count(call).await? } else { 0 };
     let at = call.caller.team.created_at.to_string();
     Ok(json!({
         "organization_id": call.pod_id(),
