@@ -37,6 +37,8 @@ string_enum! {
         Draft = "draft",
         /// Labels that callers set on a message or an email.
         Labels = "labels",
+        /// The display name that an API key was given after it was created.
+        ApiKeyName = "api_key_name",
         /// An entry of an allow or block list.
         ListEntry = "list_entry",
         /// A budget: a limit on what is sent in a period.

@@ -1,5 +1,5 @@
 //! Addresses that fail on purpose, for demos and tests: `unknown@`, `bounce@`, `complain@`, `defer@`,
-//! `refuse@` and `slow@sandbox.mailonce.test`. Nothing leaves the machine.
+//! `refuse@` and `slow@sandbox.mailonce.test`, and the test addresses of other services. Nothing leaves the machine.
 //!
 //! Bounces and complaints arrive after acceptance, so this transport accepts `bounce@` and `complain@` like any other.
 
@@ -10,6 +10,7 @@ use mailonce_core::{
         reply::{AttemptPhase, ReplyMeaning, TransportReply},
         transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
     },
+    outbound::test_recipient::TestRecipient,
     ports::transport::{PreparedHandoff, Transport},
 };
 use serde_json::json;
@@ -63,6 +64,7 @@ impl SandboxBehavior {
                     _ => Self::Accept,
                 }
             }
+            _ if TestRecipient::parse(address) == Some(TestRecipient::Suppressed) => Self::Refuse,
             _ => Self::Accept,
         }
     }

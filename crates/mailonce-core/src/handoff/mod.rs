@@ -103,6 +103,11 @@ pub struct IllegalTransition {
 }
 
 impl HandoffState {
+    /// Whether the next hop surely has the mail.
+    pub fn has_left(self) -> bool {
+        matches!(self, Self::Sent | Self::Delivered | Self::Bounced | Self::Complained)
+    }
+
     /// The state after a transition, or an error when it is not allowed.
     pub fn next_state(self, step: Transition) -> Result<Self, IllegalTransition> {
         use HandoffState as S;

@@ -624,7 +624,13 @@ impl Email {
         if self.settled_at.is_none() && self.state().is_terminal() {
             self.settled_at = Some(now);
         }
-        self.event(kind, now)
+        let mut event = self.event(kind, now);
+        // Consumers that want one event per email take the one without this field.
+        let sent_before = self.handoffs.iter().filter(|handoff| handoff.state.has_left()).count().saturating_sub(1);
+        if kind == EventKind::EmailSent && sent_before > 0 {
+            event.data["sent_before"] = sent_before.into();
+        }
+        event
     }
 }
 

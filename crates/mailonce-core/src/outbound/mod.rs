@@ -24,3 +24,4 @@ pub mod key_binding;
 mod mutants;
 pub mod schedule;
 pub mod suppressed_call;
+pub mod test_recipient;

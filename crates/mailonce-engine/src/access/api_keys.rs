@@ -164,7 +164,7 @@ fn check_restrictions(key: &ApiKey, details: &ApiKeyDetails) -> Result<(), Probl
 }
 
 /// Refuses an empty name.
-fn check_name(name: &str) -> Result<(), Problem> {
+pub(super) fn check_name(name: &str) -> Result<(), Problem> {
     if name.trim().is_empty() {
         return Err(Problem::invalid_field("name", "must not be empty"));
     }
@@ -375,6 +375,7 @@ impl Access {
     pub async fn api_keys(&self, caller: &Caller) -> Result<Vec<ApiKey>, Problem> {
         let mut keys = self.ctx.store.api_keys(caller.team.id).await.map_err(unavailable)?;
         keys.retain(|key| is_inbox_subset(&caller.key.details.inboxes, &key.details.inboxes));
+        self.apply_new_names(caller.team.id, &mut keys).await?;
         Ok(keys)
     }
 

@@ -1,6 +1,7 @@
 //! Teams, API keys and what a team owns: domains, sources, settings and secrets.
 
 pub mod active_keys;
+pub mod api_key_names;
 pub mod api_keys;
 pub mod caller;
 pub mod collection_config;

@@ -8,7 +8,7 @@ use mailonce_core::{
         reply::{AttemptPhase, ReplyMeaning, TransportReply},
     },
     mutant,
-    outbound::content::EmailContent,
+    outbound::{content::EmailContent, email::Channel, test_recipient::TestRecipient},
     ports::transport::Transport,
 };
 use std::{
@@ -346,8 +346,11 @@ impl TransportSelector {
         }
     }
 
-    /// The transport that an email tries first.
-    pub(crate) fn select(&self, content: &EmailContent, random: u64) -> &str {
+    /// The transport that an email tries first. Mail to the test addresses of a dialect stays in the sandbox.
+    pub(crate) fn select(&self, content: &EmailContent, channel: Channel, random: u64) -> &str {
+        if content.recipients().iter().all(|to| TestRecipient::is_simulated(channel, to)) {
+            return SANDBOX_FAULTS;
+        }
         let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
         let first = rule.map_or_else(|| self.routing.default.first(), |rule| rule.pick_first(random));
         first.map_or(SANDBOX, String::as_str)
@@ -407,6 +410,7 @@ mod tests {
     use super::*;
     use async_trait::async_trait;
     use mailonce_core::{
+        address::NamedAddress,
         handoff::{
             capabilities::PayloadFormat,
             transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
@@ -491,12 +495,12 @@ mod tests {
     #[test]
     fn the_first_rule_that_matches_decides_and_weights_draw_the_first_way() {
         let ways = ways();
-        assert_eq!(ways.select(&mail("a@x.test", None), 7), "api");
-        assert_eq!(ways.select(&mail("a@x.test", Some("urgent")), 7), "relay");
+        assert_eq!(ways.select(&mail("a@x.test", None), Channel::Http, 7), "api");
+        assert_eq!(ways.select(&mail("a@x.test", Some("urgent")), Channel::Http, 7), "relay");
         let bulk = mail("a@bulk.test", Some("urgent"));
-        let drawn = (0..8).filter(|chance| ways.select(&bulk, *chance) == "api");
+        let drawn = (0..8).filter(|chance| ways.select(&bulk, Channel::Http, *chance) == "api");
         assert_eq!(drawn.count(), 6, "three of four");
-        assert_eq!(ways.select(&bulk, 3), "relay");
+        assert_eq!(ways.select(&bulk, Channel::Http, 3), "relay");
         let other = |name| ways.select_alternative(name, &bulk, 0).map(|route| route.transport.name().to_owned());
         assert_eq!(
             (other("api"), other("relay")),
@@ -504,9 +508,29 @@ mod tests {
             "the other is for fail-over"
         );
         assert_eq!(
-            TransportSelector::new(&[], Routing::default(), Arc::default()).select(&mail("a@x.test", None), 0),
+            TransportSelector::new(&[], Routing::default(), Arc::default()).select(
+                &mail("a@x.test", None),
+                Channel::Http,
+                0
+            ),
             SANDBOX
         );
+    }
+
+    #[test]
+    fn test_addresses_of_a_dialect_never_reach_a_next_hop() {
+        let ways = ways();
+        let to = |recipients: &[&str]| EmailContent {
+            to: recipients.iter().filter_map(|to| NamedAddress::parse(to).ok()).collect(),
+            ..mail("a@x.test", None)
+        };
+        let test = to(&["delivered@resend.dev", "bounced+1@resend.dev"]);
+        assert_eq!(ways.select(&test, Channel::Resend, 7), SANDBOX_FAULTS);
+        assert_eq!(ways.select(&test, Channel::Http, 7), "api");
+        assert_eq!(ways.select(&test, Channel::Agentmail, 7), "api");
+        assert_eq!(ways.select(&to(&["delivered@resend.dev", "a@example.com"]), Channel::Resend, 7), "api");
+        let envelopes = ways.envelopes(SANDBOX_FAULTS, &test);
+        assert!(envelopes.len() == 2 && envelopes.iter().all(|one| one.transport == SANDBOX_FAULTS), "{envelopes:?}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use mailonce_core::{
     id::{EmailId, NodeId},
     mutant,
     operation::IdempotentResult,
-    outbound::email::Email,
+    outbound::{email::Email, test_recipient::TestRecipient},
     time::Time,
 };
 use std::{sync::Arc, time::Duration};
@@ -411,10 +411,12 @@ impl Handoffs {
 
     /// Simulates what the sandbox's fault addresses do after they accepted an email.
     async fn simulate_sandbox_event(&self, context: &AttemptContext) {
-        let local = context.handoff.recipients.first().and_then(|to| to.split('@').next()).unwrap_or_default();
-        let says = match local.to_ascii_lowercase().as_str() {
-            "bounce" => EvidenceFinding::Bounced,
-            "complain" => EvidenceFinding::Complained,
+        let to = context.handoff.recipients.first().map(String::as_str).unwrap_or_default();
+        let local = to.split('@').next().unwrap_or_default();
+        let says = match (TestRecipient::parse(to), local.to_ascii_lowercase().as_str()) {
+            (Some(TestRecipient::Delivered), _) => EvidenceFinding::Delivered,
+            (Some(TestRecipient::Bounced), _) | (None, "bounce") => EvidenceFinding::Bounced,
+            (Some(TestRecipient::Complained), _) | (None, "complain") => EvidenceFinding::Complained,
             _ => return,
         };
         let evidence = Evidence {

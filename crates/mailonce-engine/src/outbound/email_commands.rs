@@ -210,7 +210,8 @@ impl Outbound {
             .map(|handoff| handoff.transport.as_str())
             .filter(|name| !transport_selector::is_sandbox_internal(name));
         let known = last.filter(|name| self.ctx.transports.selectable_names().contains(name));
-        let transport = known.unwrap_or_else(|| self.ctx.transports.select(&content, self.ctx.entropy.next_u64()));
+        let select = || self.ctx.transports.select(&content, email.head.channel, self.ctx.entropy.next_u64());
+        let transport = known.unwrap_or_else(select);
         self.ctx.transports.envelopes(transport, &content)
     }
 

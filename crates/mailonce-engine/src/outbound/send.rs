@@ -347,7 +347,7 @@ impl Outbound {
             inbox: None,
             erased: None,
         };
-        let routed = || self.ctx.transports.select(content, self.ctx.entropy.next_u64());
+        let routed = || self.ctx.transports.select(content, caller.channel, self.ctx.entropy.next_u64());
         let transport = keyed.request.transport.as_deref().unwrap_or_else(routed);
         NewEmail {
             id: EmailId(self.ctx.new_id(now)),

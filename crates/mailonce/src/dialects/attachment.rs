@@ -88,9 +88,22 @@ impl DialectAttachment {
     }
 }
 
+/// The number of bytes that a base64 text stands for.
+pub(super) fn decoded_len(base64: &str) -> usize {
+    base64.trim_end_matches('=').bytes().filter(|byte| !byte.is_ascii_whitespace()).count() * 3 / 4
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_of_a_file_is_that_of_its_bytes() {
+        for bytes in ["", "a", "ab", "abc", "abcd", "hello, world"] {
+            assert_eq!(decoded_len(&STANDARD.encode(bytes)), bytes.len(), "{bytes}");
+        }
+        assert_eq!(decoded_len("YW\nJj"), 3);
+    }
 
     #[test]
     fn three_spellings_are_the_same_file() {

@@ -5,8 +5,11 @@
 
 mod agentmail;
 mod attachment;
+mod draft_lock;
+mod email_counts;
 mod pagination;
 mod resend;
+mod search_terms;
 mod usesend;
 
 use axum::{

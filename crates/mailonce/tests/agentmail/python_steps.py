@@ -1,6 +1,7 @@
 """The steps of the script: inboxes, sends, received mail, drafts, lists, webhooks, the pod."""
 
 
+from agentmail.api_keys import CreateBearerApiKeyRequest
 from agentmail.inboxes.types.create_inbox_request import CreateInboxRequest as new
 
 import __main__ as w
@@ -16,6 +17,7 @@ def walk():
     lists(inbox)
     told(inbox)
     pods(inbox)
+    managing(inbox)
 
 
 def inboxes():
@@ -243,3 +245,29 @@ def pods(inbox):
     pods.webhooks.update_headers(pod, hook.webhook_id, headers={"X-A": "1"})
     w.same(pods.webhooks.get_headers(pod, hook.webhook_id).header_names, ["x-a"])
     pods.webhooks.delete(pod, hook.webhook_id)
+
+
+def managing(inbox):
+    """API keys, domains and figures, of the team, of its pod and of one inbox."""
+    pod = inbox.pod_id
+    for keys, first in ((client.api_keys, ()), (client.pods.api_keys, (pod,)), (client.inboxes.api_keys, (inbox.inbox_id,))):
+        made = keys.create(*first, request=CreateBearerApiKeyRequest(name="python"))
+        assert made.api_key and made.api_key_id in [one.api_key_id for one in keys.list(*first).api_keys]
+        w.same(keys.update(*first, made.api_key_id, name="renamed").name, "renamed")
+        if not first:
+            w.same(keys.get(made.api_key_id).name, "renamed")
+        keys.delete(*first, made.api_key_id)
+        w.fails(w.NotFoundError, 404, keys.delete, *first, made.api_key_id)
+    for domains, first, name in ((client.domains, (), "python.example.com"), (client.pods.domains, (pod,), "python-pod.example.com")):
+        w.same(domains.create(*first, domain=name).domain_id, name)
+        assert name in [one.domain for one in domains.list(*first).domains]
+        w.same((domains.get(*first, name).status, domains.update(*first, name, feedback_enabled=True).domain), ("NOT_STARTED", name))
+        assert b" IN TXT " in b"".join(domains.get_zone_file(*first, name))
+        if not first:
+            w.same(domains.get_setup_link(name).supported, False)
+        domains.verify(*first, name)
+        domains.delete(*first, name)
+    for metrics, first in ((client.metrics, ()), (client.pods.metrics, (pod,)), (client.inboxes.metrics, (inbox.inbox_id,))):
+        assert list(metrics.query_events(*first, event_types=["message.sent"])) == ["message.sent"]
+        assert list(metrics.query_usage(*first, usage_types=["inbox_count"])) == ["inbox_count"]
+    assert client.organizations.get().inbox_count >= 1

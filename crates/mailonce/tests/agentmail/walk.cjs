@@ -44,6 +44,8 @@ function methods(client, path = "") {
 const environment = { http: ROOT, websockets: ROOT.replace("http", "ws") };
 const plain = new AgentMailClient({ apiKey: KEY, environment });
 const client = watched(plain);
+// The package posts again on every 5xx, also on 501.
+const impatient = new AgentMailClient({ apiKey: KEY, environment, maxRetries: 0 });
 
 async function native(method, path, body) {
   const headers = { Authorization: `Bearer ${KEY}`, "Content-Type": "application/json" };
@@ -99,7 +101,7 @@ const WITH_FILE = ["--b", "Content-Type: text/plain", "", "See the file.", "--b"
 
 module.exports = {
   AgentMail, AgentMailClient, AgentMailError, BASE, FILE, KEY, ROOT, SMTP, WITH_FILE, Webhook, arrives, assert, called,
-  client, environment, fails, http, is, letter, mails, methods, native, plain, refused, sleep, until,
+  client, environment, fails, http, impatient, is, letter, mails, methods, native, plain, refused, sleep, until,
 };
 
 async function main() {

@@ -173,7 +173,11 @@ async fn another_team_finds_nothing() {
     let (_, draft) = api_call(&server, "POST", &format!("{INBOX_PATH}/drafts"), &[], r#"{"text":"x"}"#).await;
     let hook = r#"{"url":"http://127.0.0.1:9/","event_types":["message.sent"]}"#;
     let (_, hook) = api_call(&server, "POST", "/compat/agentmail/v0/webhooks", &[], hook).await;
+    let (_, key) = api_call(&server, "POST", "/compat/agentmail/v0/api-keys", &[], r#"{"name":"mine"}"#).await;
+    let domain = r#"{"domain":"mine.example.com"}"#;
+    api_call(&server, "POST", "/compat/agentmail/v0/domains", &[], domain).await;
     let text_field = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
+    let key = text_field(&key, "api_key_id");
     let (thread, draft, hook) =
         (text_field(&sent, "thread_id"), text_field(&draft, "draft_id"), text_field(&hook, "webhook_id"));
     let (_, team) = api_call(&server, "POST", "/v1/teams", &[], r#"{"name":"other"}"#).await;
@@ -188,6 +192,10 @@ async fn another_team_finds_nothing() {
         format!("/compat/agentmail/v0/threads/{thread}"),
         format!("/compat/agentmail/v0/drafts/{draft}"),
         format!("/compat/agentmail/v0/webhooks/{hook}"),
+        format!("/compat/agentmail/v0/api-keys/{key}"),
+        "/compat/agentmail/v0/domains/mine.example.com".to_owned(),
+        format!("{INBOX_PATH}/api-keys"),
+        format!("{INBOX_PATH}/metrics/events"),
     ] {
         let (status, found) = server.call("GET", &path, &other, "").await;
         assert_eq!((status, &found["name"]), (404, &json!("NotFoundError")), "{path}: {found}");

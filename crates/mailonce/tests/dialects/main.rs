@@ -17,6 +17,7 @@ mod crate_sdk;
 #[path = "../it/database.rs"]
 mod database;
 mod honest;
+mod managing;
 #[path = "../it/packages.rs"]
 mod packages;
 mod prove;

@@ -110,29 +110,32 @@ pub(crate) async fn start_server_with_mail(cli: &CliFixture, who: &str) -> Spawn
     server
 }
 
-async fn check_sdk_coverage(command: Command, who: &str, base: &str, title: &str) {
+async fn sdk_coverage(command: Command, who: &str, base: &str) -> SdkCoverage {
     let cli = CliFixture::new();
     let server = start_server_with_mail(&cli, who).await;
-    let report = run_script(command, &server, base).await;
-    table::check_table(title, &SdkCoverage::parse(&report));
+    SdkCoverage::parse(&run_script(command, &server, base).await)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resend_for_node_calls_every_method() {
-    check_sdk_coverage(node_script("resend.cjs"), "node", "/compat/resend", "resend 6.37.0 (npm)").await;
+    let coverage = sdk_coverage(node_script("resend.cjs"), "node", "/compat/resend").await;
+    table::check_methods_page("resend 6.37.0", &coverage);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resend_for_python_calls_every_method() {
-    check_sdk_coverage(python_script("resend_sdk.py"), "python", "/compat/resend", "resend 2.50.0 (PyPI)").await;
+    let coverage = sdk_coverage(python_script("resend_sdk.py"), "python", "/compat/resend").await;
+    table::check_table("resend 2.50.0 (PyPI)", &coverage);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usesend_for_node_calls_every_method() {
-    check_sdk_coverage(node_script("usesend.cjs"), "node", "/compat/usesend", "usesend-js 1.6.3 (npm)").await;
+    let coverage = sdk_coverage(node_script("usesend.cjs"), "node", "/compat/usesend").await;
+    table::check_methods_page("usesend-js 1.6.3", &coverage);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usesend_for_python_calls_every_method() {
-    check_sdk_coverage(python_script("usesend_sdk.py"), "python", "/compat/usesend", "usesend 0.2.10 (PyPI)").await;
+    let coverage = sdk_coverage(python_script("usesend_sdk.py"), "python", "/compat/usesend").await;
+    table::check_table("usesend 0.2.10 (PyPI)", &coverage);
 }

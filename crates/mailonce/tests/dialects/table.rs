@@ -1,4 +1,4 @@
-//! Compares the table in the documentation with the report of a script.
+//! Compares the tables in the documentation with the report of a script.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -47,4 +47,25 @@ pub(crate) fn check_table(title: &str, coverage: &SdkCoverage) {
         )
         .collect();
     assert!(wrong.is_empty(), "docs/dialects.md, {title}:\n{}", wrong.join("\n"));
+}
+
+/// Fails unless `docs/dialects-methods.md` has the verdict of every method of an npm package. `missing` is a gap that the
+/// page admits, whatever the error is.
+pub(crate) fn check_methods_page(title: &str, coverage: &SdkCoverage) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dialects-methods.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let heading = format!("## {title}\n");
+    let part = text.split(heading.as_str()).nth(1).unwrap_or_else(|| panic!("the page has no part {title}"));
+    let rows = part.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| `"));
+    let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let documented: BTreeMap<String, String> =
+        rows.map(cells).map(|row| (row[1].trim_matches('`').to_owned(), row[2].clone())).collect();
+    let verdict = |method: &String| match coverage.refused.get(method) {
+        _ if coverage.worked.contains(method) => "works",
+        Some(answer) if answer.starts_with("501 ") => "501",
+        _ => "missing",
+    };
+    let seen: BTreeMap<String, String> =
+        coverage.methods.iter().map(|method| (method.clone(), verdict(method).to_owned())).collect();
+    assert_eq!(seen, documented, "docs/dialects-methods.md, {title}");
 }

@@ -126,7 +126,12 @@ async fn invalid_fields_get_the_documented_error_names() {
         422,
         "validation_error",
     );
-    expect_usesend_error(&world.get(&usesend_path("/contactBooks")).await, 404, "NOT_FOUND");
+    expect_usesend_error(&world.get(&usesend_path("/contactBooks/1/contacts")).await, 501, "NOT_IMPLEMENTED");
+    expect_usesend_error(&world.get(&usesend_path("/what")).await, 404, "NOT_FOUND");
+    for path in ["/contacts", "/broadcasts/x/send", "/segments", "/topics/x", "/automations"] {
+        let answer = world.call(post(&resend_path(path)).json(&json!({}))).await;
+        assert!(expect_resend_error(&answer, 501, "not_implemented").contains("not available"), "{path}");
+    }
     expect_usesend_error(&world.call(delete(&usesend_path("/emails"))).await, 405, "METHOD_NOT_ALLOWED");
     assert_eq!(
         expect_usesend_error(
@@ -201,7 +206,9 @@ async fn look_alikes_without_a_key_are_not_held_in_a_dialect() {
 
 /// A body with the fields that any of the calls needs.
 fn catch_all_body() -> Value {
-    json!({ "text": "x", "to": "x@example.com", "scheduled_at": "in 1 hour", "folder": "inbox" })
+    json!({
+        "text": "x", "to": "x@example.com", "scheduled_at": "in 1 hour", "folder": "inbox", "name": "x", "labels": [],
+    })
 }
 
 /// Creates one of each resource. Returns the email's id and the calls of the Resend dialect that name a resource.
@@ -220,7 +227,24 @@ async fn create_resources_and_calls(world: &World) -> (String, Vec<(&'static str
     let hook = json!({ "endpoint": "https://example.com/in", "events": ["email.sent"] });
     let hook =
         world.post(&resend_path("/webhooks"), &hook).await.expect_status(201).body["id"].as_str().unwrap().to_owned();
-    let calls = vec![
+    let draft = world.post(&resend_path(&format!("/inboxes/{inbox}/drafts")), &json!({ "text": "x" })).await;
+    let draft = draft.expect_status(200).body["id"].as_str().unwrap().to_owned();
+    let label = json!({ "name": "urgent" });
+    world.post(&resend_path(&format!("/inboxes/{inbox}/labels")), &label).await.expect_status(200);
+    let gone = json!({ "email": "gone@example.com" });
+    let gone = world.post(&resend_path("/suppressions"), &gone).await.expect_status(200).body["id"].clone();
+    let gone = gone.as_str().unwrap();
+    let key =
+        world.post(&resend_path("/api-keys"), &json!({ "name": "x" })).await.expect_status(201).body["id"].clone();
+    let key = key.as_str().unwrap();
+    let mut calls = inbox_calls(&inbox, thread, &draft);
+    calls.extend([
+        ("GET", "/suppressions/gone@example.com".to_owned()),
+        ("GET", format!("/suppressions/{gone}")),
+        ("DELETE", format!("/suppressions/{gone}")),
+        ("PATCH", format!("/domains/{domain}")),
+        ("PATCH", format!("/api-keys/{key}")),
+        ("DELETE", format!("/api-keys/{key}")),
         ("GET", format!("/emails/{email}")),
         ("PATCH", format!("/emails/{email}")),
         ("POST", format!("/emails/{email}/cancel")),
@@ -245,8 +269,29 @@ async fn create_resources_and_calls(world: &World) -> (String, Vec<(&'static str
         ("GET", format!("/domains/{domain}")),
         ("POST", format!("/domains/{domain}/verify")),
         ("DELETE", format!("/domains/{domain}")),
-    ];
+    ]);
     (email, calls)
+}
+
+/// The calls that name a thread, a label or a draft of an inbox.
+fn inbox_calls(inbox: &str, thread: &str, draft: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("GET", format!("/inboxes/{inbox}/threads/search?query=hi")),
+        ("DELETE", format!("/inboxes/{inbox}/threads/{thread}")),
+        ("POST", format!("/inboxes/{inbox}/threads/{thread}/labels")),
+        ("PUT", format!("/inboxes/{inbox}/threads/{thread}/labels")),
+        ("DELETE", format!("/inboxes/{inbox}/threads/{thread}/labels/urgent")),
+        ("GET", format!("/inboxes/{inbox}/labels")),
+        ("POST", format!("/inboxes/{inbox}/labels")),
+        ("PATCH", format!("/inboxes/{inbox}/labels/urgent")),
+        ("DELETE", format!("/inboxes/{inbox}/labels/urgent")),
+        ("GET", format!("/inboxes/{inbox}/drafts")),
+        ("POST", format!("/inboxes/{inbox}/drafts")),
+        ("GET", format!("/inboxes/{inbox}/drafts/{draft}")),
+        ("PATCH", format!("/inboxes/{inbox}/drafts/{draft}")),
+        ("POST", format!("/inboxes/{inbox}/drafts/{draft}/send")),
+        ("DELETE", format!("/inboxes/{inbox}/drafts/{draft}")),
+    ]
 }
 
 #[tokio::test]
@@ -259,7 +304,7 @@ async fn another_team_gets_not_found_on_every_route() {
         let answer = world.call(TestRequest::new(method, &resend_path(&path)).bearer(&other_team).json(&body)).await;
         expect_resend_error(&answer, 404, "not_found");
     }
-    for path in ["/emails", "/emails/receiving", "/inboxes", "/webhooks", "/domains"] {
+    for path in ["/emails", "/emails/receiving", "/inboxes", "/webhooks", "/domains", "/suppressions"] {
         assert_eq!(
             world.call(get(&resend_path(path)).bearer(&other_team)).await.expect_status(200).body["data"],
             json!([]),

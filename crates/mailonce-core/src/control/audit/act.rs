@@ -111,6 +111,9 @@ impl Act {
         if record.kind == RecordKind::Erasure {
             return Self::of_erasure(before, after?);
         }
+        if record.kind == RecordKind::ApiKeyName {
+            return Some(Self::new(Some(record.team), "api_key.renamed", format!("api_key/{}", record.name)));
+        }
         let allowed: &[&str] = match record.kind {
             RecordKind::Domain => &[],
             RecordKind::Suppression => &["email", "source", "scope"],
@@ -140,6 +143,7 @@ impl Act {
             | RecordKind::Escalation
             | RecordKind::Draft
             | RecordKind::Labels
+            | RecordKind::ApiKeyName
             | RecordKind::Erasure => return None,
         };
         let json = |record: &Record| serde_json::from_str(&record.json).unwrap_or(Value::Null);

@@ -188,10 +188,7 @@ impl Handoff {
 
     /// Applies evidence. Returns the kind of the event, if there is one.
     pub(crate) fn apply_evidence(&mut self, evidence: &Evidence, now: Time) -> Option<EventKind> {
-        let gone = matches!(
-            self.state,
-            HandoffState::Sent | HandoffState::Delivered | HandoffState::Bounced | HandoffState::Complained
-        );
+        let gone = self.state.has_left();
         let step = match evidence.says {
             // A next hop that reports a delay has the mail and keeps retrying.
             EvidenceFinding::Accepted | EvidenceFinding::Delayed => None,

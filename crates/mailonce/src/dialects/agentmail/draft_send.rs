@@ -16,7 +16,7 @@ use mailonce_core::{
 use mailonce_engine::{
     conversation::reply::{ForwardRequest, ReplyOverrides, ReplyRequest},
     outbound::{
-        draft_send_cycles::{MAX_CONFLICT_RETRIES, SendCycleEnd, draft_changes_too_fast},
+        draft_send_cycles::{MAX_CONFLICT_RETRIES, draft_changes_too_fast},
         drafts::{Draft, DraftDetails, DraftFile},
         send_receipt::SendReceipt,
     },
@@ -30,7 +30,10 @@ use super::{
     send,
 };
 use crate::{
-    dialects::agentmail::{message_view, request::AgentMailRequest},
+    dialects::{
+        agentmail::{message_view, request::AgentMailRequest},
+        draft_lock::{lock_for_sending, reopen},
+    },
     http::{extract, json::OneOrMany},
 };
 
@@ -56,7 +59,7 @@ pub(super) async fn settle_schedule(
                     return Ok((draft, draft_inbox));
                 }
             }
-            Err(problem) => reopen(call, &draft, problem).await?,
+            Err(problem) => reopen(&call.engine, &call.caller, &draft, problem).await?,
         }
     }
     Err(draft_changes_too_fast())
@@ -179,7 +182,8 @@ pub(super) async fn send_draft(call: &AgentMailRequest, inbox: &Inbox, id: &str)
         if let Some(email) = find_failed_or_cancelled_email(call, &draft).await? {
             return Ok(send::draft_sent_response(call, &email));
         }
-        let Some(draft) = lock_for_sending(call, &draft, id).await? else { continue };
+        let keyed_call = extract::keyed_call(call.key.as_ref(), "agentmail draft send", id, b"");
+        let Some(draft) = lock_for_sending(&call.engine, &call.caller, &draft, keyed_call).await? else { continue };
         if let Some(email) = draft.details.email {
             return send_scheduled_now(call, &draft, email, &body).await;
         }
@@ -188,7 +192,7 @@ pub(super) async fn send_draft(call: &AgentMailRequest, inbox: &Inbox, id: &str)
                 call.engine.drafts.record_draft_email(&call.caller, &draft, sent.id).await?;
                 return send::respond(call, &sent, &body.apply_to(&draft)).await;
             }
-            Err(problem) => reopen(call, &draft, problem).await?,
+            Err(problem) => reopen(&call.engine, &call.caller, &draft, problem).await?,
         }
     }
     Err(draft_changes_too_fast().into())
@@ -236,46 +240,5 @@ async fn reopen_scheduled(call: &AgentMailRequest, draft: &Draft, cause: Problem
         Ok(_) => cause,
         Err(problem) if problem.code == Code::StaleRev => cause,
         Err(problem) => problem,
-    }
-}
-
-/// Locks the draft against changes; `None` if it changed meanwhile. The same transaction binds the idempotency key.
-async fn lock_for_sending(call: &AgentMailRequest, draft: &Draft, id: &str) -> Result<Option<Draft>, Problem> {
-    let mut keyed_call = extract::keyed_call(call.key.as_ref(), "agentmail draft send", id, b"");
-    if draft.details.sent && keyed_call.is_none() {
-        return Ok(Some(draft.clone()));
-    }
-    let details = DraftDetails { sent: true, ..draft.details.clone() };
-    loop {
-        match call.engine.drafts.change_draft(&call.caller, draft, &details, keyed_call.take()).await {
-            Ok((draft, false)) => return Ok(Some(draft)),
-            // A replay of this key. A draft that is neither locked nor changed since is locked now, without the key.
-            Ok((current, true)) if current.details.sent => return Ok(Some(current)),
-            Ok((current, true)) if current.rev != draft.rev => return Ok(None),
-            Ok((_, true)) => {}
-            Err(problem) if problem.code == Code::StaleRev => return Ok(None),
-            Err(problem) => return Err(problem),
-        }
-    }
-}
-
-/// Unlocks a draft that could not be sent or scheduled, and returns the cause as an error. Returns `Ok` when the caller
-/// should read the draft again. If the outcome is unknown, the draft stays locked and a retry finds out.
-async fn reopen(call: &AgentMailRequest, draft: &Draft, cause: Problem) -> Result<(), Problem> {
-    if matches!(cause.code, Code::Unavailable | Code::Internal | Code::Timeout) {
-        return Err(cause);
-    }
-    let turn = draft.details.turn + 1;
-    let details = DraftDetails { sent: false, send_at: None, turn, ..draft.details.clone() };
-    match call.engine.drafts.end_send_cycle(&call.caller, draft, &details).await? {
-        SendCycleEnd::Ended(_) => Err(cause),
-        // Another request sent it.
-        SendCycleEnd::AlreadySent(email) => {
-            call.engine.drafts.record_draft_email(&call.caller, draft, email).await.map(drop)
-        }
-        // Another request ended this send cycle and bound its key. That caused the mismatch, so it is no error: the
-        // caller reads the draft again.
-        SendCycleEnd::Changed if cause.code == Code::KeyMismatch => Ok(()),
-        SendCycleEnd::Changed => Err(cause),
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{message_view::add_download_link, messages::missing_attachment, request::AgentMailRequest};
+use crate::dialects::attachment::decoded_len;
 
 /// Length of a preview in characters.
 const PREVIEW_CHARS: usize = 200;
@@ -124,7 +125,7 @@ pub(super) async fn to_json(call: &AgentMailRequest, draft: &Draft, inbox: &Inbo
 }
 
 fn attachment_json(file: &DraftFile) -> Value {
-    let mut body = json!({ "attachment_id": file.id, "size": file.content.len() / 4 * 3 });
+    let mut body = json!({ "attachment_id": file.id, "size": decoded_len(&file.content) });
     let texts = [("filename", &file.filename), ("content_type", &file.content_type), ("content_id", &file.content_id)];
     for (name, text) in texts {
         if let Some(text) = text {

@@ -55,6 +55,17 @@ pub(super) fn unauthorized() -> Response {
     error_response(StatusCode::UNAUTHORIZED, body)
 }
 
+/// The `501` for a feature that mailonce does not have. It is no `404`, because the path and the ids are correct.
+pub(super) fn not_implemented(reason: &str, fix: &str) -> Response {
+    let body = json!({
+        "name": "NotImplementedError",
+        "code": "not_implemented",
+        "message": format!("mailonce does not support this: {reason}"),
+        "fix": fix,
+    });
+    error_response(StatusCode::NOT_IMPLEMENTED, body)
+}
+
 /// The AgentMail status, name and code of a problem.
 pub(super) fn classify(problem: &Problem) -> (u16, &'static str, &'static str) {
     match problem.code {

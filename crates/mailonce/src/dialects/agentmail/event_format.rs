@@ -60,6 +60,8 @@ impl EventContext<'_> {
         let inbox = self.inbox?;
         let (name, member, details) = match self.kind {
             EventKind::MessageReceived => return self.format_received(inbox),
+            // AgentMail sends one `message.sent` per message.
+            EventKind::EmailSent if !self.data["sent_before"].is_null() => return None,
             EventKind::EmailSent => ("message.sent", "send", self.email_json(inbox)?),
             EventKind::EmailDelivered => ("message.delivered", "delivery", self.email_json(inbox)?),
             EventKind::EmailBounced => ("message.bounced", "bounce", self.bounce_json(inbox)?),
@@ -117,9 +119,10 @@ impl EventContext<'_> {
         })
     }
 
-    /// The recipients of the handoff that the event names, or of all handoffs if it names none.
+    /// The recipients of the handoff that the event names, or of all handoffs if it concerns the whole email.
     fn recipients(&self, email: &Email) -> Vec<String> {
-        let number = self.data["handoff"].as_u64().and_then(|number| usize::try_from(number).ok());
+        let number = self.data["handoff"].as_u64().filter(|_| self.kind != EventKind::EmailSent);
+        let number = number.and_then(|number| usize::try_from(number).ok());
         match number.and_then(|number| email.handoffs.get(number)) {
             Some(handoff) => handoff.recipients.clone(),
             None => email.handoffs.iter().flat_map(|handoff| handoff.recipients.iter().cloned()).collect(),

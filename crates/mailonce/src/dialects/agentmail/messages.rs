@@ -21,8 +21,7 @@ use super::{
     labels::check_labels,
     no_route,
     query::{AgentMailQuery, encode_page_token, page_json},
-    search::{SearchHit, SearchTerms},
-    send,
+    search, send,
 };
 use crate::{
     dialects::{
@@ -31,6 +30,7 @@ use crate::{
             request::AgentMailRequest,
         },
         json as as_json,
+        search_terms::SearchHit,
     },
     http::json::OneOrMany,
 };
@@ -260,17 +260,17 @@ async fn list(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
 
 /// Emails that contain every search term. Those with more terms in sender, recipients or subject come first.
 async fn search(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
-    let (limit, terms) = (call.query.limit()?, SearchTerms::parse(&call.query)?);
+    let (limit, terms) = (call.query.limit()?, search::parse_terms(&call.query)?);
     let filter = MessageFilter::with_defaults(&call.query)?;
     let (all, _) = newest_messages(call, inbox, &filter, MailboxCursor::default(), MAX_SCANNED).await?;
     let mut hits = Vec::new();
     for (number, mail) in all.iter().enumerate() {
         let text = if number < MAX_BODIES_READ { mail.content(call).await?.0 } else { Some(mail.preview()) };
         let mut hit = SearchHit::default();
-        terms.match_message(mail, text.as_deref(), &mut hit);
+        search::match_message(&terms, mail, text.as_deref(), &mut hit);
         if hit.has_all_terms() {
             let mut item = mail.list_item(&mail.public_id(call), inbox);
-            item.insert("highlights".to_owned(), terms.highlights(mail, text.as_deref()));
+            item.insert("highlights".to_owned(), search::highlights(&terms, mail, text.as_deref()));
             hits.push((hit.score(), Value::Object(item)));
         }
     }

@@ -4,7 +4,9 @@
 //! first and last segments of a path select the route. A team is one AgentMail organization with one pod, whose id is
 //! the team's id.
 
+mod api_keys;
 mod contract;
+mod domains;
 mod draft_send;
 mod draft_view;
 mod drafts;
@@ -15,6 +17,8 @@ mod labels;
 mod lists;
 mod message_view;
 mod messages;
+mod metrics;
+mod permissions;
 mod query;
 mod request;
 mod search;
@@ -32,10 +36,13 @@ use axum::{
     response::{IntoResponse, Response},
     routing::any,
 };
-use mailonce_core::problem::{Code, Problem};
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    problem::{Code, Problem},
+};
 use serde_json::json;
 
-use self::contract::{AgentMailResult, ROOT};
+use self::contract::{AgentMail, AgentMailResult, ROOT};
 use super::{DialectError, json};
 use crate::{
     dialects::agentmail::request::AgentMailRequest,
@@ -68,6 +75,10 @@ async fn authenticate_and_route(app: App, request: Request) -> AgentMailResult {
     if segments.is_empty() {
         return socket::open(app, request).await;
     }
+    // Signing up has no credential yet.
+    if let (["agent", "sign-up"], Some(error)) = (segments.as_slice(), missing_feature(request.method(), &segments)) {
+        return Err(error);
+    }
     let call = AgentMailRequest::from_request(app, request).await?;
     route(&call, &segments).await
 }
@@ -97,6 +108,7 @@ async fn route(call: &AgentMailRequest, segments: &[&str]) -> AgentMailResult {
             check_pod(call, id)?;
             Ok(json(StatusCode::OK, &pod_json(call)))
         }
+        ["organizations"] if call.is_method(&Method::GET) => Ok(json(StatusCode::OK, &organization_json(call).await?)),
         ["auth", "me"] if call.is_method(&Method::GET) => Ok(json(StatusCode::OK, &identity_json(call))),
         other => route_scoped(call, other).await,
     }
@@ -104,6 +116,9 @@ async fn route(call: &AgentMailRequest, segments: &[&str]) -> AgentMailResult {
 
 /// The routes that exist both at the top level and below `/pods/{pod}`.
 async fn route_scoped(call: &AgentMailRequest, segments: &[&str]) -> AgentMailResult {
+    if let Some(error) = missing_feature(&call.method, segments) {
+        return Err(error);
+    }
     match segments {
         ["inboxes", rest @ ..] if rest.len() < 2 => inboxes::route(call, rest).await,
         ["inboxes", inbox, "messages", rest @ ..] => messages::route(call, inbox, rest).await,
@@ -111,7 +126,12 @@ async fn route_scoped(call: &AgentMailRequest, segments: &[&str]) -> AgentMailRe
         ["inboxes", inbox, "drafts", rest @ ..] => drafts::route(call, Some(inbox), rest).await,
         ["inboxes", inbox, "lists", rest @ ..] => lists::route(call, Some(inbox), rest).await,
         ["inboxes", inbox, "webhooks", rest @ ..] => webhooks::route(call, Some(inbox), rest).await,
+        ["inboxes", inbox, "api-keys", rest @ ..] => api_keys::route(call, Some(inbox), rest).await,
+        ["inboxes", inbox, "metrics", rest @ ..] => metrics::route(call, Some(inbox), rest).await,
         ["webhooks", rest @ ..] => webhooks::route(call, None, rest).await,
+        ["api-keys", rest @ ..] => api_keys::route(call, None, rest).await,
+        ["domains", rest @ ..] => domains::route(call, rest).await,
+        ["metrics", rest @ ..] => metrics::route(call, None, rest).await,
         ["threads", rest @ ..] => threads::route(call, None, rest).await,
         ["drafts", rest @ ..] => drafts::route(call, None, rest).await,
         ["lists", rest @ ..] => lists::route(call, None, rest).await,
@@ -119,7 +139,41 @@ async fn route_scoped(call: &AgentMailRequest, segments: &[&str]) -> AgentMailRe
     }
 }
 
-/// The 404 for a route that mailonce does not support.
+/// The `501` of a route that needs what mailonce does not have: why, and what to do instead. `None` for a path that
+/// AgentMail does not have either.
+fn missing_feature(method: &Method, segments: &[&str]) -> Option<DialectError<AgentMail>> {
+    const ASK: &str = "Ask the operator of this server.";
+    let (reason, fix) = match segments {
+        ["pods"] | ["pods", _] if method != Method::GET => {
+            ("a team has one pod, and only an operator creates and deletes teams", ASK)
+        }
+        ["agent", ..] => ("agents get their API keys from an operator and do not sign up", ASK),
+        ["accounts" | "providers" | "apps", ..] | ["inboxes", _, "accounts", ..] => {
+            ("mailonce connects to no accounts at other services", "Use an inbox of this server.")
+        }
+        ["inboxes", _, "authorize"] => ("there is no AgentID", "Authenticate with an API key."),
+        ["inboxes", _, "events"] => (
+            "changes of labels are not logged",
+            "Read the labels of a message, or subscribe to events with a webhook or the WebSocket.",
+        ),
+        ["inboxes", _, "calendar", ..] => ("there is no calendar", "Send an invitation as an attachment."),
+        ["inboxes", _, "files", ..] => ("there is no store for files", "Send files as attachments."),
+        ["webhooks", "polling", ..] | ["inboxes", _, "webhooks", "polling", ..] => {
+            ("webhooks are posted, not polled", "Create a webhook with a url, or use the WebSocket.")
+        }
+        ["metrics", "rates"] | ["inboxes", _, "metrics", "rates"] => {
+            ("rates are not computed", "Divide the counts of metrics/events.")
+        }
+        ["inboxes", _, "messages", .., "agent-armor", _] => {
+            ("there is no Agent Armor; mail is checked when it arrives", "Read the labels of the message.")
+        }
+        ["organizations", ..] => ("a team has no plan and no labs", ASK),
+        _ => return None,
+    };
+    Some(DialectError::from_response(errors::not_implemented(reason, fix)))
+}
+
+/// The 404 for a route that AgentMail's API does not have.
 fn no_route(call: &AgentMailRequest) -> Problem {
     let detail = format!("mailonce does not support {} {} of AgentMail's API", call.method, call.path);
     Problem::new(Code::NotFound, detail)
@@ -136,6 +190,20 @@ fn pod_json(call: &AgentMailRequest) -> serde_json::Value {
     let team = &call.caller.team;
     let at = team.created_at.to_string();
     json!({ "pod_id": call.pod_id(), "name": team.name, "updated_at": at, "created_at": at })
+}
+
+/// The team as an organization. Domains are counted for keys with the scope `admin`.
+async fn organization_json(call: &AgentMailRequest) -> Result<serde_json::Value, Problem> {
+    let is_admin = call.caller.key.has_scope(ApiKeyScope::Admin);
+    let domains = if is_admin { metrics::domain_count(call).await? } else { 0 };
+    let at = call.caller.team.created_at.to_string();
+    Ok(json!({
+        "organization_id": call.pod_id(),
+        "inbox_count": metrics::inbox_count(call).await?,
+        "domain_count": domains,
+        "updated_at": at,
+        "created_at": at,
+    }))
 }
 
 fn identity_json(call: &AgentMailRequest) -> serde_json::Value {

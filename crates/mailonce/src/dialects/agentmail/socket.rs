@@ -43,6 +43,8 @@ use crate::{
 
 /// How often an idle connection gets a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
+/// How long a client may take to answer the close frame.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a client frame. Clients send only subscribe messages.
 const MAX_FRAME_OCTETS: usize = 64 * 1024;
 /// Maximum inboxes of one subscription.
@@ -115,9 +117,7 @@ impl SocketSession {
                 break;
             }
         }
-        if let Err(error) = socket.send(Frame::Close(None)).await {
-            tracing::debug!(%error, "could not send the close frame of a WebSocket");
-        }
+        close(&mut socket).await;
     }
 
     /// Handles a client frame. Returns true when the connection should close.
@@ -254,6 +254,18 @@ impl SocketSession {
         let inbox = engine.inboxes.inbox(caller, message.inbox).await?;
         let (thread, _) = engine.inboxes.thread(caller, ThreadId(message.thread.0)).await?;
         Ok(SubjectRecords { inbox, message: Some(message), thread: Some(thread), text, email: None })
+    }
+}
+
+/// Completes the close handshake: sends the close frame, or the reply to the client's, and reads until the connection
+/// ends. Without the reads, the frame may stay in the buffer and the client sees an abnormal closure.
+async fn close(socket: &mut WebSocket) {
+    if let Err(error) = socket.send(Frame::Close(None)).await {
+        tracing::debug!(%error, "the client closed the WebSocket first");
+    }
+    let finish = async { while let Some(Ok(_)) = socket.recv().await {} };
+    if tokio::time::timeout(CLOSE_TIMEOUT, finish).await.is_err() {
+        tracing::debug!("the client did not answer the close frame of a WebSocket");
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
     messages::{MessageFilter, missing_attachment},
     no_route,
     query::page_json,
-    search::{SearchHit, SearchTerms},
+    search,
 };
 use crate::{
     dialects::{
@@ -28,6 +28,7 @@ use crate::{
             message_view, request::AgentMailRequest, thread_stream::ThreadStream, thread_view::AgentMailThread,
         },
         json as as_json,
+        search_terms::SearchHit,
     },
     http::json::OneOrMany,
 };
@@ -123,7 +124,7 @@ async fn list(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResult
 
 /// Threads that contain every search term. Those with more terms in sender, recipients or subject come first.
 async fn search(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResult {
-    let (limit, terms) = (call.query.limit()?, SearchTerms::parse(&call.query)?);
+    let (limit, terms) = (call.query.limit()?, search::parse_terms(&call.query)?);
     let (all, _) =
         newest_threads(ThreadStream::all(call, inbox), &MessageFilter::with_defaults(&call.query)?, MAX_SCANNED)
             .await?;
@@ -133,7 +134,7 @@ async fn search(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResu
         for mail in &thread.mails {
             let text = if bodies_read < MAX_BODIES_READ { mail.content(call).await?.0 } else { Some(mail.preview()) };
             bodies_read += 1;
-            terms.match_message(mail, text.as_deref(), &mut hit);
+            search::match_message(&terms, mail, text.as_deref(), &mut hit);
         }
         if hit.has_all_terms() {
             hits.push((hit.score(), thread));

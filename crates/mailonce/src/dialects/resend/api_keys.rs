@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult,
-    deleted_response, json, list_response, parse_id,
+    deleted_response, json, list_response, object_response, parse_id,
 };
 use crate::{
     dialects::{field_problem, resend::errors::missing_field},
@@ -100,6 +100,31 @@ pub(super) async fn list(
     Ok(list_response(page.slice_newest_first(all, |key| key.id.0), |key| ApiKeyBody::from(&key)))
 }
 
+fn key_not_found(problem: Problem) -> Problem {
+    if problem.code == Code::NotFound { Problem::new(Code::NotFound, "API key not found") } else { problem }
+}
+
+#[derive(Deserialize)]
+struct ApiKeyPatchBody {
+    #[serde(default)]
+    name: Option<String>,
+}
+
+/// `PATCH /api-keys/{id}`. Only the name can change.
+pub(super) async fn rename(
+    State(app): State<App>,
+    auth: ResendRequest,
+    DialectPath(id, ..): OnePathParam,
+    body: ResendRequestBody,
+) -> ResendResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let id: ApiKeyId = parse_id(&id)?;
+    let name = body.parse::<ApiKeyPatchBody>()?.name.ok_or_else(|| missing_field("name"))?;
+    check_text("name", &name)?;
+    let key = app.engine.access.rename_api_key(&auth.caller, id, &name).await.map_err(key_not_found)?;
+    Ok(object_response("api_key", key.id))
+}
+
 /// `DELETE /api-keys/{id}`.
 pub(super) async fn remove(
     State(app): State<App>,
@@ -108,10 +133,6 @@ pub(super) async fn remove(
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let key: ApiKeyId = parse_id(&name)?;
-    let with_dialect_message = |problem: Problem| match problem.code {
-        Code::NotFound => Problem::new(Code::NotFound, "API key not found"),
-        _ => problem,
-    };
-    let removed = app.engine.access.revoke_api_key(&auth.caller, key).await.map_err(with_dialect_message)?;
+    let removed = app.engine.access.revoke_api_key(&auth.caller, key).await.map_err(key_not_found)?;
     Ok(deleted_response("api_key", removed.id))
 }

@@ -168,6 +168,65 @@ pub(super) async fn verify(
     Ok(object_response("domain", verified.id))
 }
 
+/// The settings of a domain that Resend lets clients change.
+#[derive(Deserialize)]
+struct DomainPatchBody {
+    #[serde(default)]
+    click_tracking: Option<bool>,
+    #[serde(default)]
+    open_tracking: Option<bool>,
+    #[serde(default)]
+    tracking_subdomain: Option<String>,
+    #[serde(default)]
+    tls: Option<String>,
+    #[serde(default)]
+    capabilities: Option<CapabilitiesPatch>,
+}
+
+#[derive(Deserialize)]
+struct CapabilitiesPatch {
+    #[serde(default)]
+    sending: Option<String>,
+    #[serde(default)]
+    receiving: Option<String>,
+}
+
+impl DomainPatchBody {
+    /// Refuses a setting that differs from how mailonce treats every domain.
+    fn check(&self) -> Result<(), Problem> {
+        for (field, on) in [("click_tracking", self.click_tracking), ("open_tracking", self.open_tracking)] {
+            if on == Some(true) {
+                return Err(field_problem(field, "Tracking is not available: mailonce does not change mails."));
+            }
+        }
+        if self.tracking_subdomain.is_some() {
+            return Err(field_problem("tracking_subdomain", "Tracking is not available; leave it out."));
+        }
+        if self.tls.as_deref().is_some_and(|tls| tls != "opportunistic") {
+            let text = "The `tls` must be `opportunistic`: TLS is enforced in the configuration of a transport.";
+            return Err(field_problem("tls", text));
+        }
+        let capabilities = self.capabilities.iter().flat_map(|patch| [&patch.sending, &patch.receiving]);
+        if capabilities.flatten().any(|state| state != "enabled") {
+            let text = "The `capabilities` must be `enabled`: remove the domain to stop sending from it.";
+            return Err(field_problem("capabilities", text));
+        }
+        Ok(())
+    }
+}
+
+/// `PATCH /domains/{id}`. Accepts the settings that every domain has, so that nothing is ever changed.
+pub(super) async fn change(
+    State(app): State<App>,
+    auth: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+    body: ResendRequestBody,
+) -> ResendResult {
+    let domain = find_domain(&app, &auth, &name).await?;
+    body.parse::<DomainPatchBody>()?.check()?;
+    Ok(object_response("domain", domain.id))
+}
+
 /// `DELETE /domains/{id}`.
 pub(super) async fn remove(
     State(app): State<App>,

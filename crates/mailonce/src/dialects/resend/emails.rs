@@ -18,7 +18,7 @@ use super::{
     list_response, object_response, parse_id,
 };
 use crate::{
-    dialects::{field_problem, pagination, resend::errors::missing_field},
+    dialects::{email_counts::is_suppressed, field_problem, pagination, resend::errors::missing_field},
     http::app::App,
 };
 
@@ -99,7 +99,7 @@ impl EmailBody {
             subject: head.subject.clone(),
             created_at: head.created_at.to_string(),
             scheduled_at: scheduled.filter_map(|handoff| handoff.due_at).min().map(|at| at.to_string()),
-            last_event: last_event(email.state()),
+            last_event: if is_suppressed(email) { "suppressed" } else { last_event(email.state()) },
             words: None,
         }
     }

@@ -14,12 +14,13 @@ use super::{
     attachments::file_id,
     receiving::{format_parties, format_party},
 };
+use crate::dialects::email_counts::is_suppressed;
 
 /// The name of the dialect.
 pub(crate) const NAME: &str = "resend";
 
 /// The Resend event types that mailonce sends, with the native event types behind them.
-const EVENT_TYPES: [(&str, &[&str]); 9] = [
+const EVENT_TYPES: [(&str, &[&str]); 10] = [
     ("email.sent", &["email.sent"]),
     ("email.scheduled", &["email.accepted"]),
     ("email.delivered", &["email.delivered"]),
@@ -27,15 +28,15 @@ const EVENT_TYPES: [(&str, &[&str]); 9] = [
     ("email.complained", &["email.complained"]),
     ("email.bounced", &["email.bounced"]),
     ("email.failed", &["email.failed"]),
+    ("email.suppressed", &["email.failed"]),
     ("email.received", &["message.received"]),
     ("inbox.email.received", &["message.received"]),
 ];
 
 /// Resend event types that a webhook may request although mailonce never sends them.
-const UNSUPPORTED_TYPES: [&str; 28] = [
+const UNSUPPORTED_TYPES: [&str; 27] = [
     "email.opened",
     "email.clicked",
-    "email.suppressed",
     "contact.created",
     "contact.updated",
     "contact.deleted",
@@ -83,14 +84,16 @@ pub(super) fn native_types(types: &[String]) -> Vec<String> {
 }
 
 /// The Resend types of an event, the preferred one first.
-fn dialect_types(event: &Event) -> &'static [&'static str] {
+fn dialect_types(event: &Event, email_event: Option<&EmailEvent>) -> &'static [&'static str] {
     match event.event.kind {
         EventKind::EmailAccepted if event.event.data["state"] == EmailState::Scheduled.as_str() => &["email.scheduled"],
-        EventKind::EmailSent => &["email.sent"],
+        // Resend sends one `email.sent` per email.
+        EventKind::EmailSent if is_first_sent(event) => &["email.sent"],
         EventKind::EmailDelivered => &["email.delivered"],
         EventKind::EmailDeferred | EventKind::EmailUnknown => &["email.delivery_delayed"],
         EventKind::EmailComplained => &["email.complained"],
         EventKind::EmailBounced => &["email.bounced"],
+        EventKind::EmailFailed if email_event.is_some_and(|sent| is_suppressed(&sent.email)) => &["email.suppressed"],
         EventKind::EmailFailed => &["email.failed"],
         EventKind::MessageReceived => &["email.received", "inbox.email.received"],
         _ => &[],
@@ -101,7 +104,7 @@ fn dialect_types(event: &Event) -> &'static [&'static str] {
 pub(crate) fn format_event(context: &NoticeContext<'_>) -> Option<FormattedEvent> {
     let wanted = context.endpoint.config.tongue.as_ref().map(|dialect| dialect.types.as_slice()).unwrap_or_default();
     let is_wanted = |name: &&&str| wanted.is_empty() || wanted.iter().any(|requested| requested == **name);
-    let kind = *dialect_types(context.event).iter().find(is_wanted)?;
+    let kind = *dialect_types(context.event, context.email.as_ref()).iter().find(is_wanted)?;
     let data = match (&context.email, &context.message) {
         (Some(email_event), _) => email_data(email_event, context.event),
         (None, Some(message)) if kind == "inbox.email.received" => inbox_data(message),
@@ -112,8 +115,17 @@ pub(crate) fn format_event(context: &NoticeContext<'_>) -> Option<FormattedEvent
     Some(FormattedEvent { body: body.to_string(), headers: Vec::new() })
 }
 
-/// The recipients that an event concerns: those of its handoff, or all `to` recipients if it names no handoff.
+/// Whether this is the first event that says that an email was sent. An email with several recipients has one such
+/// event for each part that the next hop took.
+pub(crate) fn is_first_sent(event: &Event) -> bool {
+    event.event.data.get("sent_before").is_none()
+}
+
+/// The recipients that an event concerns: those of its handoff, or all `to` recipients if it concerns the whole email.
 pub(crate) fn affected_recipients(email_event: &EmailEvent, event: &Event) -> Vec<String> {
+    if event.event.kind == EventKind::EmailSent {
+        return email_event.email.head.to.clone();
+    }
     let number = event.event.data["handoff"].as_u64();
     let handoff = email_event.email.handoffs.iter().find(|handoff| Some(u64::from(handoff.number)) == number);
     handoff.map_or_else(|| email_event.email.head.to.clone(), |handoff| handoff.recipients.clone())
@@ -151,6 +163,9 @@ fn email_data(email_event: &EmailEvent, event: &Event) -> Value {
             let message = reply_text(event);
             data["bounce"] =
                 json!({ "type": "Permanent", "subType": "General", "message": message, "diagnosticCode": [message] });
+        }
+        EventKind::EmailFailed if is_suppressed(&email_event.email) => {
+            data["suppressed"] = json!({ "message": reply_text(event), "type": "OnAccountSuppressionList" });
         }
         EventKind::EmailFailed => data["failed"] = json!({ "reason": reply_text(event) }),
         _ => {}

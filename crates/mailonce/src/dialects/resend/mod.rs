@@ -5,29 +5,36 @@
 //! | `send` | sends one email or a batch |
 //! | `emails` | reads, reschedules and cancels emails |
 //! | `receiving`, `attachments` | received emails and their files |
-//! | `inboxes`, `threads`, `replies` | inboxes, their threads, and replies |
+//! | `inboxes`, `threads`, `thread_search`, `labels`, `replies`, `drafts` | inboxes, their threads, replies and drafts |
 //! | `webhooks`, `event_format` | webhooks and the format of their events |
-//! | `domains`, `api_keys` | domains and API keys |
+//! | `domains`, `api_keys`, `suppressions`, `metrics` | domains, API keys, the suppression list and counts |
 //! | `errors` | problems in Resend's format |
+//! | `not_implemented` | the features that mailonce does not have |
 
 mod api_keys;
 mod attachments;
 mod domains;
+mod drafts;
 mod emails;
 mod errors;
 pub(crate) mod event_format;
 mod inboxes;
+mod labels;
+mod metrics;
+mod not_implemented;
 mod receiving;
 mod replies;
 mod send;
+mod suppressions;
+mod thread_search;
 mod threads;
 mod webhooks;
 
 use axum::{
     Router,
-    http::StatusCode,
+    http::{StatusCode, Uri},
     response::Response,
-    routing::{any, delete, get, post},
+    routing::{delete, get, patch, post},
 };
 use mailonce_core::{
     outbound::email::Channel,
@@ -77,38 +84,50 @@ pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/emails", post(send::send).get(emails::list))
         .route("/emails/batch", post(send::batch))
-        // Unsupported Resend routes that would otherwise match an `{id}` route.
-        .route("/emails/metrics", any(path_not_found))
-        .route("/inboxes/{inbox}/threads/search", any(path_not_found))
+        .route("/emails/metrics", get(metrics::read))
         .route("/emails/{id}", get(emails::read).patch(emails::reschedule))
         .route("/emails/{id}/cancel", post(emails::cancel))
         .route("/emails/{id}/attachments", get(attachments::list_sent))
         .route("/emails/{id}/attachments/{file}", get(attachments::read_sent))
         .route("/files/{token}", get(attachments::download))
         .merge(receiving_routes())
+        .merge(inbox_routes())
         .merge(managing_routes())
         .fallback(path_not_found)
         .method_not_allowed_fallback(method_not_allowed)
 }
 
-/// Routes to read received mail and to reply to it.
+/// Routes to read received mail.
 fn receiving_routes() -> Router<App> {
     Router::new()
         .route("/emails/receiving", get(receiving::list))
         .route("/emails/receiving/{id}", get(receiving::read))
         .route("/emails/receiving/{id}/attachments", get(attachments::list_received))
         .route("/emails/receiving/{id}/attachments/{file}", get(attachments::read_received))
+}
+
+/// Routes of inboxes: threads, labels, replies and drafts.
+fn inbox_routes() -> Router<App> {
+    Router::new()
         .route("/inboxes", get(inboxes::list).post(inboxes::create))
         .route("/inboxes/{inbox}", get(inboxes::read).patch(inboxes::change).delete(inboxes::remove))
         .route("/inboxes/{inbox}/threads", get(threads::list))
-        .route("/inboxes/{inbox}/threads/{thread}", get(threads::read).patch(threads::change))
+        .route("/inboxes/{inbox}/threads/search", get(thread_search::search))
+        .route("/inboxes/{inbox}/threads/{thread}", get(threads::read).patch(threads::change).delete(threads::remove))
+        .route("/inboxes/{inbox}/threads/{thread}/labels", post(labels::add_to_thread).put(labels::set_on_thread))
+        .route("/inboxes/{inbox}/threads/{thread}/labels/{label}", delete(labels::remove_from_thread))
         .route("/inboxes/{inbox}/threads/{thread}/emails", get(threads::list_entries))
         .route("/inboxes/{inbox}/threads/{thread}/emails/{email}", get(threads::read_entry))
         .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/reply", post(replies::reply))
         .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/forward", post(replies::forward))
+        .route("/inboxes/{inbox}/labels", get(labels::list).post(labels::create))
+        .route("/inboxes/{inbox}/labels/{label}", patch(labels::change).delete(labels::remove))
+        .route("/inboxes/{inbox}/drafts", get(drafts::list).post(drafts::create))
+        .route("/inboxes/{inbox}/drafts/{draft}", get(drafts::read).patch(drafts::change).delete(drafts::remove))
+        .route("/inboxes/{inbox}/drafts/{draft}/send", post(drafts::send))
 }
 
-/// Routes to manage a team: webhooks, domains and API keys.
+/// Routes to manage a team: webhooks, domains, API keys and suppressions.
 fn managing_routes() -> Router<App> {
     Router::new()
         .route("/webhooks", get(webhooks::list).post(webhooks::create))
@@ -119,19 +138,27 @@ fn managing_routes() -> Router<App> {
         .route("/webhooks/{id}/events/{event}/replay", post(webhooks::replay))
         .route("/webhooks/{id}/events/{event}/attempts", get(webhooks::attempts))
         .route("/domains", get(domains::list).post(domains::create))
-        .route("/domains/{id}", get(domains::read).delete(domains::remove))
+        .route("/domains/{id}", get(domains::read).patch(domains::change).delete(domains::remove))
         .route("/domains/{id}/verify", post(domains::verify))
         .route("/api-keys", get(api_keys::list).post(api_keys::create))
-        .route("/api-keys/{id}", delete(api_keys::remove))
+        .route("/api-keys/{id}", patch(api_keys::rename).delete(api_keys::remove))
+        .route("/suppressions", get(suppressions::list).post(suppressions::add))
+        .route("/suppressions/{name}", get(suppressions::read).delete(suppressions::remove))
+        .route("/suppressions/batch/add", post(suppressions::add_batch))
+        .route("/suppressions/batch/remove", post(suppressions::remove_batch))
 }
 
-/// Reads the whole body, so that a client that is still sending it receives the response.
-async fn path_not_found(_: ResendRequest, _: ResendRequestBody) -> DialectError<Resend> {
-    Problem::new(Code::NotFound, "The requested endpoint does not exist.").into()
+/// The error for a path without a route. Reads the whole body, so that a client that is still sending it receives the
+/// response.
+async fn path_not_found(uri: Uri, _: ResendRequest, _: ResendRequestBody) -> DialectError<Resend> {
+    let not_found = || Problem::new(Code::NotFound, "The requested endpoint does not exist.").into();
+    not_implemented::error_for(&uri).unwrap_or_else(not_found)
 }
 
-async fn method_not_allowed(_: ResendRequest, _: ResendRequestBody) -> DialectError<Resend> {
-    Problem::new(Code::MethodNotAllowed, "Method is not allowed for the requested path.").into()
+/// The error for a path whose routes have other methods.
+async fn method_not_allowed(uri: Uri, _: ResendRequest, _: ResendRequestBody) -> DialectError<Resend> {
+    let not_allowed = || Problem::new(Code::MethodNotAllowed, "Method is not allowed for the requested path.").into();
+    not_implemented::error_for(&uri).unwrap_or_else(not_allowed)
 }
 
 /// Parses an id from a path. Resend answers 422 to a malformed id and 404 to an unknown one.

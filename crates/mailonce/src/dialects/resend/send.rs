@@ -6,8 +6,13 @@ use axum::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
+    address::NamedAddress,
     key::Key,
-    outbound::content::{EmailContent, RawContent},
+    outbound::{
+        content::{EmailContent, RawContent},
+        email::Channel,
+        test_recipient::TestRecipient,
+    },
     problem::Problem,
     ttl::Ttl,
 };
@@ -132,6 +137,7 @@ impl SendBody {
             return Err(missing_field("html` or `text"));
         }
         self.check_tags()?;
+        check_test_recipients(&self.to.0, &self.cc.0, &self.bcc.0)?;
         let files = self.attachments.iter().flatten();
         match files.enumerate().find(|(_, file)| file.content.is_none()) {
             Some((n, file)) if file.path.is_some() => Err(mark_file_problem(field_problem(
@@ -160,6 +166,17 @@ impl SendBody {
             return Err(field_problem("tags", format!("Tags can contain no more than {MAX_TAG_CHARS} characters.")));
         }
         Ok(())
+    }
+}
+
+/// Refuses a mail to a test address and to somebody else: a test mail reaches no next hop, the other one must.
+pub(super) fn check_test_recipients(to: &[String], cc: &[String], bcc: &[String]) -> Result<(), Problem> {
+    let address = |text: &String| NamedAddress::parse(text).map(|mailbox| mailbox.address).ok();
+    let addresses: Vec<String> = to.iter().chain(cc).chain(bcc).filter_map(address).collect();
+    let is_test = |address: &String| TestRecipient::is_simulated(Channel::Resend, address);
+    match (addresses.iter().find(|address| is_test(address)), addresses.iter().all(is_test)) {
+        (Some(test), false) => Err(field_problem("to", format!("`{test}` is a test address; send to it alone."))),
+        _ => Ok(()),
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, PageQuery, Resend, ResendRequest,
     ResendRequestBody, ResendResult, TwoPathSegments,
     attachments::file_id,
+    deleted_response,
     inboxes::find_inbox,
     json, list_response, parse_id,
     receiving::{format_parties, format_party},
@@ -34,13 +35,15 @@ use crate::{
 
 /// Threads that are read per query.
 const THREADS_PER_READ: usize = 100;
-/// The folders of Resend. `spam` and `trash` are always empty in mailonce.
+/// The label of threads in the trash. It is not shown as a label.
+pub(super) const TRASH: &str = "trash";
+/// The folders of Resend. `spam` is always empty in mailonce.
 const FOLDERS: [&str; 5] = ["inbox", "sent", "archive", "spam", "trash"];
 /// Maximum number of labels in one request.
 const MAX_LABELS: usize = 50;
 
 #[derive(Serialize)]
-struct LabelBody {
+pub(super) struct LabelBody {
     id: String,
     name: String,
     color: &'static str,
@@ -48,7 +51,7 @@ struct LabelBody {
 
 /// A thread in a list.
 #[derive(Serialize)]
-struct ThreadBody {
+pub(super) struct ThreadBody {
     id: String,
     subject: Option<String>,
     from: Option<String>,
@@ -105,18 +108,23 @@ fn missing_thread() -> Problem {
     Problem::new(Code::NotFound, "Thread not found")
 }
 
-/// Handled threads are in the archive, all others in the inbox.
+/// Handled threads are in the archive, all others in the inbox, unless they were removed.
 fn folder(thread: &Thread) -> &'static str {
-    if thread.details.handled_at.is_some() { "archive" } else { "inbox" }
+    match thread.details.handled_at {
+        _ if thread.details.labels.iter().any(|label| label == TRASH) => TRASH,
+        Some(_) => "archive",
+        None => "inbox",
+    }
 }
 
-fn labels(thread: &Thread) -> Vec<LabelBody> {
+/// Labels in Resend's format. All have the same color.
+pub(super) fn label_bodies(names: &[String]) -> Vec<LabelBody> {
     let label = |name: &String| LabelBody { id: name.clone(), name: name.clone(), color: "#808080" };
-    thread.details.labels.iter().map(label).collect()
+    names.iter().filter(|name| *name != TRASH).map(label).collect()
 }
 
 /// Whether no received message of the thread is both unanswered and unread.
-fn is_read(view: &ThreadView) -> bool {
+pub(super) fn is_read(view: &ThreadView) -> bool {
     let is_unread = |entry: &ThreadEntry| match entry {
         ThreadEntry::Message(message) => message.state == MessageState::Unanswered && !message.annotations.read,
         ThreadEntry::Email(_) => false,
@@ -124,7 +132,7 @@ fn is_read(view: &ThreadView) -> bool {
     !view.entries.iter().any(is_unread)
 }
 
-fn thread_body(view: &ThreadView) -> ThreadBody {
+pub(super) fn thread_body(view: &ThreadView) -> ThreadBody {
     let thread = &view.thread;
     let latest = view.entries.iter().rev().find_map(|entry| match entry {
         ThreadEntry::Message(message) => Some(message),
@@ -138,7 +146,7 @@ fn thread_body(view: &ThreadView) -> ThreadBody {
         to: head.map(|head| format_parties(&head.to)).unwrap_or_default(),
         cc: head.map(|head| format_parties(&head.cc)).unwrap_or_default(),
         bcc: Vec::new(),
-        labels: labels(thread),
+        labels: label_bodies(&thread.details.labels),
         email_count: thread.details.messages + thread.details.emails,
         has_attachment: head.is_some_and(|head| !head.attachments.is_empty()),
         has_draft: false,
@@ -149,7 +157,7 @@ fn thread_body(view: &ThreadView) -> ThreadBody {
 }
 
 /// Finds the thread of a path, if it is in the inbox of that path.
-async fn find_thread(
+pub(super) async fn find_thread(
     app: &App,
     auth: &ResendRequest,
     inbox: &str,
@@ -176,23 +184,35 @@ pub(super) struct ThreadsQuery {
 }
 
 /// Which threads a list includes.
-struct ThreadFilter {
+pub(super) struct ThreadFilter {
     folders: Vec<String>,
     labels: Vec<String>,
-    read: Option<bool>,
+    pub(super) read: Option<bool>,
+}
+
+/// Splits a list of a query parameter at its commas.
+pub(super) fn split_list(text: Option<&str>) -> Vec<String> {
+    let parts = text.unwrap_or_default().split(',').map(str::trim);
+    parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+/// Parses a boolean query parameter.
+pub(super) fn parse_flag(field: &str, text: Option<&str>) -> Result<Option<bool>, Problem> {
+    match text {
+        None => Ok(None),
+        Some("true" | "True") => Ok(Some(true)),
+        Some("false" | "False") => Ok(Some(false)),
+        Some(_) => Err(Problem::invalid_query(field, format!("The `{field}` must be `true` or `false`."))),
+    }
 }
 
 impl ThreadsQuery {
-    fn page(&self) -> PageQuery {
+    pub(super) fn page(&self) -> PageQuery {
         PageQuery { limit: self.limit.clone(), after: self.after.clone(), before: self.before.clone() }
     }
 
-    fn parse_filter(&self) -> Result<ThreadFilter, Problem> {
-        let split = |text: &Option<String>| -> Vec<String> {
-            let parts = text.as_deref().unwrap_or_default().split(',').map(str::trim);
-            parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
-        };
-        let (mut folders, labels) = (split(&self.folders), split(&self.labels));
+    pub(super) fn parse_filter(&self) -> Result<ThreadFilter, Problem> {
+        let (mut folders, labels) = (split_list(self.folders.as_deref()), split_list(self.labels.as_deref()));
         if folders.iter().any(|folder| !FOLDERS.contains(&folder.as_str())) {
             let text = format!("The `folders` must be among `{}`.", FOLDERS.join("`, `"));
             return Err(Problem::invalid_query("folders", text));
@@ -205,29 +225,28 @@ impl ThreadsQuery {
             let defaults: &[&str] = if labels.is_empty() { &["inbox"] } else { &["inbox", "archive", "sent"] };
             folders = defaults.iter().map(ToString::to_string).collect();
         }
-        let read = match self.read.as_deref() {
-            None => None,
-            Some("true" | "True") => Some(true),
-            Some("false" | "False") => Some(false),
-            Some(_) => {
-                return Err(Problem::invalid_query("read", "The `read` must be `true` or `false`."));
-            }
-        };
-        Ok(ThreadFilter { folders, labels, read })
+        Ok(ThreadFilter { folders, labels, read: parse_flag("read", self.read.as_deref())? })
     }
 }
 
 impl ThreadFilter {
+    /// Refuses labels that no thread has.
+    pub(super) fn check_labels(&self, threads: &[Thread]) -> Result<(), Problem> {
+        let is_known = |label: &String| threads.iter().any(|thread| thread.details.labels.contains(label));
+        if self.labels.iter().all(is_known) { Ok(()) } else { Err(Problem::new(Code::NotFound, "Label not found")) }
+    }
+
     /// Whether a thread is in one of the folders and has one of the labels. Threads with a sent email are in `sent`.
-    fn matches(&self, thread: &Thread) -> bool {
-        let in_folder = |name: &String| name == folder(thread) || (name == "sent" && thread.details.emails > 0);
+    pub(super) fn matches(&self, thread: &Thread) -> bool {
+        let is_sent = thread.details.emails > 0 && folder(thread) != TRASH;
+        let in_folder = |name: &String| name == folder(thread) || (name == "sent" && is_sent);
         let has_label = |label: &String| thread.details.labels.contains(label);
         self.folders.iter().any(in_folder) && (self.labels.is_empty() || self.labels.iter().any(has_label))
     }
 }
 
 /// All threads of an inbox, the latest activity first.
-async fn all_threads(app: &App, auth: &ResendRequest, inbox: InboxId) -> Result<Vec<Thread>, Problem> {
+pub(super) async fn all_threads(app: &App, auth: &ResendRequest, inbox: InboxId) -> Result<Vec<Thread>, Problem> {
     let (mut all, mut before) = (Vec::new(), None);
     while all.len() < MAX_SHORT_LIST {
         let query = ThreadQuery { inbox: Some(inbox), label: None, handled: None, before, limit: THREADS_PER_READ };
@@ -252,10 +271,7 @@ pub(super) async fn list(
     let inbox = find_inbox(&app, &auth, &name).await?;
     let (page, filter) = (query.page().parse()?, query.parse_filter()?);
     let mut all = all_threads(&app, &auth, inbox.id).await?;
-    let is_unknown = |label: &&String| !all.iter().any(|thread| thread.details.labels.contains(label));
-    if filter.labels.iter().any(|label| is_unknown(&label)) {
-        return Err(Problem::new(Code::NotFound, "Label not found").into());
-    }
+    filter.check_labels(&all)?;
     all.retain(|thread| filter.matches(thread));
     if let Some(read) = filter.read {
         let mut kept = Vec::new();
@@ -280,7 +296,7 @@ fn summary(view: &ThreadView) -> ThreadSummaryBody {
         id: view.thread.id.to_string(),
         subject: Some(view.thread.details.subject.clone()),
         folder: folder(&view.thread),
-        labels: labels(&view.thread),
+        labels: label_bodies(&view.thread.details.labels),
         read: is_read(view),
     }
 }
@@ -320,17 +336,38 @@ pub(super) async fn change(
         )
         .into());
     }
-    let handled = match folder.as_deref() {
-        Some("archive") => true,
-        Some("inbox") => false,
+    let edit = match folder.as_deref() {
+        Some("archive") => ThreadEdit { labels: Some(labels_in_trash(&view.thread, false)), handled: Some(true) },
+        Some("inbox") => ThreadEdit { labels: Some(labels_in_trash(&view.thread, false)), handled: Some(false) },
+        Some(TRASH) => ThreadEdit { labels: Some(labels_in_trash(&view.thread, true)), handled: None },
         Some(_) => {
-            return Err(field_problem("folder", "The `folder` must be `inbox` or `archive`.").into());
+            return Err(field_problem("folder", "The `folder` must be `inbox`, `archive` or `trash`.").into());
         }
         None => return Err(missing_field("folder").into()),
     };
-    let edit = ThreadEdit { labels: None, handled: Some(handled) };
     view.thread = app.engine.conversations.change_thread(&auth.caller, view.thread.id, edit).await?.thread;
     Ok(json(StatusCode::OK, &summary(&view)))
+}
+
+/// The labels of a thread after it was moved to the trash or out of it.
+fn labels_in_trash(thread: &Thread, in_trash: bool) -> Vec<String> {
+    let mut labels = thread.details.labels.clone();
+    labels.retain(|label| label != TRASH);
+    labels.extend(in_trash.then(|| TRASH.to_owned()));
+    labels
+}
+
+/// `DELETE /inboxes/{inbox}/threads/{thread}`. Moves the thread to the trash, as Resend does; `folder` moves it back.
+pub(super) async fn remove(
+    State(app): State<App>,
+    auth: ResendRequest,
+    DialectPath((inbox, thread), ..): TwoPathSegments,
+) -> ResendResult {
+    auth.caller.require_scope(ApiKeyScope::Reply)?;
+    let thread = find_thread(&app, &auth, &inbox, &thread).await?.thread;
+    let edit = ThreadEdit { labels: Some(labels_in_trash(&thread, true)), handled: None };
+    app.engine.conversations.change_thread(&auth.caller, thread.id, edit).await?;
+    Ok(deleted_response("inbox_thread", thread.id))
 }
 
 /// A received message.
@@ -404,7 +441,7 @@ async fn entry_body(app: &App, auth: &ResendRequest, entry: &ThreadEntry) -> Res
     }
 }
 
-fn entry_id(entry: &ThreadEntry) -> uuid::Uuid {
+pub(super) fn entry_id(entry: &ThreadEntry) -> uuid::Uuid {
     match entry {
         ThreadEntry::Message(message) => message.id.0,
         ThreadEntry::Email(email) => email.id.0,

@@ -99,7 +99,7 @@ impl DomainBody {
 }
 
 /// Finds the domain with a numeric id.
-async fn find_by_number(app: &App, auth: &UsesendRequest, text: &str) -> Result<Domain, Problem> {
+pub(super) async fn find_by_number(app: &App, auth: &UsesendRequest, text: &str) -> Result<Domain, Problem> {
     let missing = || Problem::new(Code::NotFound, "Domain not found");
     let wanted: i64 = text.parse().map_err(|_not_a_number| missing())?;
     let all = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::numeric_id;
-use crate::dialects::resend::event_format::{affected_recipients, reply_text};
+use crate::dialects::resend::event_format::{affected_recipients, is_first_sent, reply_text};
 
 /// The name of the dialect.
 pub(crate) const NAME: &str = "usesend";
@@ -28,7 +28,8 @@ fn type_and_status(event: &Event) -> Option<(&'static str, &'static str)> {
         // useSend has no event type for a scheduled email.
         EventKind::EmailAccepted if scheduled => None,
         EventKind::EmailAccepted | EventKind::EmailHeld => Some(("email.queued", "QUEUED")),
-        EventKind::EmailSent => Some(("email.sent", "SENT")),
+        // useSend sends one `email.sent` per email.
+        EventKind::EmailSent if is_first_sent(event) => Some(("email.sent", "SENT")),
         EventKind::EmailDelivered => Some(("email.delivered", "DELIVERED")),
         EventKind::EmailBounced => Some(("email.bounced", "BOUNCED")),
         EventKind::EmailComplained => Some(("email.complained", "COMPLAINED")),

@@ -1,5 +1,6 @@
 //! The useSend dialect: `/compat/usesend` replaces `https://app.usesend.com`. The SDKs append `/api/v1`.
 
+mod analytics;
 mod domains;
 mod emails;
 mod errors;
@@ -8,7 +9,7 @@ mod send;
 
 use axum::{
     Router,
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, StatusCode, Uri, header},
     response::Response,
     routing::{get, post, put},
 };
@@ -67,15 +68,34 @@ pub(super) fn routes() -> Router<App> {
         .route("/domains", get(domains::list).post(domains::create))
         .route("/domains/{id}", get(domains::read).delete(domains::remove))
         .route("/domains/{id}/verify", put(domains::verify))
+        .route("/analytics/email-time-series", get(analytics::time_series))
+        .route("/analytics/reputation-metrics", get(analytics::reputation))
         .fallback(path_not_found)
         .method_not_allowed_fallback(method_not_allowed)
 }
 
-/// Reads the whole body, so that a client that is still sending it receives the response.
-async fn path_not_found(_: UsesendRequest, _: UsesendRequestBody) -> DialectError<Usesend> {
-    let detail =
-        "This route is not available: mailonce sends and receives email, and has no contacts, campaigns or analytics";
-    Problem::new(Code::NotFound, detail).into()
+/// Why a useSend route does not exist here; `None` for a path that useSend does not have either.
+fn missing_feature(path: &str) -> Option<&'static str> {
+    match path.trim_matches('/').split('/').next() {
+        Some("contactBooks" | "contacts") => Some(
+            "Contacts are not available: mailonce keeps no contact lists. Send to the recipients with POST /emails",
+        ),
+        Some("campaigns") => {
+            Some("Campaigns are not available: mailonce sends transactional email. Use POST /emails/batch")
+        }
+        _ => None,
+    }
+}
+
+/// The error for a path without a route: `501` for a feature that mailonce does not have. Reads the whole body, so that
+/// a client that is still sending it receives the response.
+async fn path_not_found(uri: Uri, _: UsesendRequest, _: UsesendRequestBody) -> DialectError<Usesend> {
+    match missing_feature(uri.path()) {
+        Some(reason) => {
+            DialectError::from_response(errors::error(StatusCode::NOT_IMPLEMENTED, "NOT_IMPLEMENTED", reason))
+        }
+        None => Problem::new(Code::NotFound, "This route does not exist").into(),
+    }
 }
 
 async fn method_not_allowed(_: UsesendRequest, _: UsesendRequestBody) -> DialectError<Usesend> {

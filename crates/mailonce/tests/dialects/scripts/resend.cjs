@@ -1,7 +1,7 @@
 // Calls every covered method of Resend's official Node SDK against mailonce.
 
 const { Resend } = require("resend");
-const { assert, watch, until, receiver } = require(process.env.WALK);
+const { assert, watch, pause, until, receiver } = require(process.env.WALK);
 
 // Internal methods of the client and those that its types mark as private.
 const HIDDEN = [
@@ -219,10 +219,150 @@ async function managing() {
   await bad(only.emails.list(), 401, "restricted_api_key");
   await bad(only.emails.send(mail()), 403, "invalid_permission");
   await good(only.emails.send(mail({ from: "x@node.example.com" })));
-  assert.ok((await good(resend.apiKeys.list())).data.some((one) => one.id === key.id));
+  assert.deepEqual(await good(resend.apiKeys.update(key.id, { name: "renamed" })), { object: "api_key", id: key.id });
+  assert.equal((await good(resend.apiKeys.list())).data.find((one) => one.id === key.id).name, "renamed");
+  await bad(only.apiKeys.create({ name: "more" }), 401, "restricted_api_key");
+  await bad(only.suppressions.add({ email: "x@example.com" }), 401, "restricted_api_key");
+  await bad(only.apiKeys.update(key.id, { name: "mine" }), 401, "restricted_api_key");
+  assert.deepEqual(await good(resend.domains.update({ id: domain.id, openTracking: false, tls: "opportunistic" })), { object: "domain", id: domain.id });
+  await bad(resend.domains.update({ id: domain.id, clickTracking: true }), 422, "validation_error");
+  await bad(resend.domains.update({ id: domain.id, tls: "enforced" }), 422, "validation_error");
   assert.equal((await good(resend.apiKeys.remove(key.id))).deleted, true);
   await bad(only.emails.send(mail({ from: "x@node.example.com" })), 403, "invalid_api_key");
   assert.equal((await good(resend.domains.remove(domain.id))).deleted, true);
+}
+
+/** The list of addresses that get no email. */
+async function suppressions() {
+  const added = await good(resend.suppressions.add({ email: "Gone@example.com" }));
+  assert.equal((await good(resend.suppressions.add({ email: "gone@example.com" }))).id, added.id);
+  const found = await good(resend.suppressions.get("gone@example.com"));
+  assert.deepEqual([found.object, found.id, found.email, found.origin, found.source_id], ["suppression", added.id, "gone@example.com", "manual", null]);
+  assert.equal((await good(resend.suppressions.get(added.id))).email, "gone@example.com");
+  await bad(resend.emails.send(mail({ to: "gone@example.com" })), 422, "validation_error");
+  const both = await good(resend.suppressions.batch.add({ emails: ["one@example.com", "two@example.com"] }));
+  assert.equal(both.data.length, 2);
+  const page = await good(resend.suppressions.list({ limit: 2 }));
+  assert.deepEqual([page.object, page.has_more, page.data.map((one) => one.email)], ["list", true, ["two@example.com", "one@example.com"]]);
+  const rest = await good(resend.suppressions.list({ limit: 2, after: page.data[1].id }));
+  assert.deepEqual([rest.has_more, rest.data[0].id], [false, added.id]);
+  const before = await good(resend.suppressions.list({ limit: 1, before: added.id }));
+  assert.equal(before.data[0].email, "one@example.com");
+  assert.deepEqual((await good(resend.suppressions.list({ origin: "bounce" }))).data, []);
+  await bad(resend.suppressions.list({ origin: "dislike" }), 422, "validation_error");
+  // Nothing is removed when one of the entries does not exist.
+  await bad(resend.suppressions.batch.remove({ emails: ["one@example.com", "three@example.com"] }), 404, "not_found");
+  assert.deepEqual((await good(resend.suppressions.batch.remove({ ids: both.data.map((one) => one.id) }))).data.map((one) => one.deleted), [true, true]);
+  assert.deepEqual(await good(resend.suppressions.remove(added.id)), { object: "suppression", id: added.id, deleted: true });
+  await bad(resend.suppressions.get("gone@example.com"), 404, "not_found");
+  await bad(resend.suppressions.add({ email: "no address" }), 422, "validation_error");
+  await good(resend.emails.send(mail({ to: "gone@example.com" })));
+}
+
+/** Labels, search, drafts and removal in an inbox. */
+async function sorting() {
+  const inbox = { emailAddress: "agent@mailonce.test" };
+  const threads = (await good(resend.inboxes.threads.list({ ...inbox, folders: ["inbox", "archive"] }))).data;
+  const thread = { ...inbox, threadId: threads.find((one) => one.subject === "With a file").id };
+  await bad(resend.inboxes.threads.labels.add({ ...thread, labels: ["urgent"] }), 404, "not_found");
+  assert.deepEqual(await good(resend.inboxes.labels.create({ ...inbox, name: "urgent", color: "#E93D82" })), { object: "inbox_label", id: "urgent" });
+  await good(resend.inboxes.labels.create({ ...inbox, name: "later" }));
+  for (const name of ["Later", "trash", ""]) await bad(resend.inboxes.labels.create({ ...inbox, name }), 422, "validation_error");
+  const names = (answer) => answer.data.map((one) => one.name);
+  assert.deepEqual(names(await good(resend.inboxes.threads.labels.add({ ...thread, labels: ["urgent"] }))), ["urgent"]);
+  assert.deepEqual(names(await good(resend.inboxes.threads.labels.set({ ...thread, labels: ["later", "urgent"] }))), ["later", "urgent"]);
+  assert.deepEqual(names(await good(resend.inboxes.threads.labels.remove({ ...thread, labelId: "later" }))), ["urgent"]);
+  assert.equal((await good(resend.inboxes.labels.update({ ...inbox, labelId: "urgent", name: "soon" }))).id, "soon");
+  assert.deepEqual((await good(resend.inboxes.threads.get(thread))).labels.map((one) => one.id), ["soon"]);
+  assert.deepEqual(names(await good(resend.inboxes.labels.list(inbox))), ["later", "soon"]);
+  const search = async (words) => (await good(resend.inboxes.threads.search({ ...inbox, folders: ["inbox", "archive"], ...words }))).data.map((one) => one.subject);
+  assert.deepEqual(await search({ query: "see FILE" }), ["With a file"]);
+  assert.deepEqual(await search({ query: "file nothing" }), []);
+  assert.deepEqual([await search({ hasAttachment: true }), await search({ labels: ["soon"] })], [["With a file"], ["With a file"]]);
+  assert.deepEqual([await search({ from: ["bob@example.org"], query: "Another" }), await search({ from: ["carol"], query: "Another" })], [["Another"], []]);
+  assert.deepEqual(await search({ query: "file", endDate: "2020-01-01" }), []);
+  await bad(resend.inboxes.threads.search({ ...inbox, startDate: "soon" }), 422, "validation_error");
+  assert.equal((await good(resend.inboxes.labels.remove({ ...inbox, labelId: "soon" }))).deleted, true);
+  assert.deepEqual((await good(resend.inboxes.threads.get(thread))).labels, []);
+  assert.deepEqual(await good(resend.inboxes.threads.remove(thread)), { object: "inbox_thread", id: thread.threadId, deleted: true });
+  assert.equal((await good(resend.inboxes.threads.get(thread))).folder, "trash");
+  const lists = async (folders) => (await good(resend.inboxes.threads.list({ ...inbox, folders }))).data.some((one) => one.id === thread.threadId);
+  assert.deepEqual([await lists(["inbox", "archive", "sent"]), await lists(["trash"])], [false, true]);
+  await good(resend.inboxes.threads.update({ ...thread, folder: "inbox" }));
+  assert.deepEqual([await lists(["inbox"]), await lists(["trash"])], [true, false]);
+  await good(resend.inboxes.threads.update({ ...thread, folder: "trash" }));
+  await drafts(inbox, threads.find((one) => one.subject === "Another").id);
+}
+
+async function drafts(inbox, threadId) {
+  const { drafts } = resend.inboxes;
+  const file = { filename: "d.txt", content: Buffer.from("draft file"), contentType: "text/plain" };
+  const made = await good(drafts.create({ ...inbox, to: "kim@example.com", subject: "Draft", text: "One", attachments: [file] }, { idempotencyKey: "node-draft" }));
+  assert.equal((await good(drafts.create({ ...inbox, to: "kim@example.com", subject: "Draft", text: "One", attachments: [file] }, { idempotencyKey: "node-draft" }))).id, made.id);
+  const draft = { ...inbox, draftId: made.id };
+  const seen = await good(drafts.get(draft));
+  assert.deepEqual([seen.object, seen.type, seen.to, seen.text, seen.email_id], ["inbox_draft", "standalone", ["kim@example.com"], "One", null]);
+  assert.deepEqual(seen.attachments.map(({ filename, size, content_type }) => [filename, size, content_type]), [["d.txt", 10, "text/plain"]]);
+  assert.deepEqual((await good(drafts.list(inbox))).data.map((one) => [one.id, one.snippet]), [[made.id, "One"]]);
+  await good(drafts.update({ ...draft, html: "<p>Two</p>", subject: null, attachments: null }));
+  const changed = await good(drafts.get(draft));
+  assert.deepEqual([changed.text, changed.html, changed.subject, changed.attachments], [null, "<p>Two</p>", null, []]);
+  await bad(drafts.send(draft), 422, "missing_required_field");
+  await good(drafts.update({ ...draft, subject: "Draft" }));
+  await bad(drafts.send({ ...draft, headers: { "reply-to": "x@example.com" } }), 422, "validation_error");
+  // A draft is sent once, under any key.
+  const sends = await Promise.all(Array.from({ length: 10 }, (_, n) => good(drafts.send(draft, n % 2 ? { idempotencyKey: `node-draft-${n}` } : {}))));
+  assert.equal(new Set(sends.map((one) => one.id)).size, 1);
+  await bad(drafts.get(draft), 404, "not_found");
+  await bad(drafts.update({ ...draft, text: "Three" }), 409, "resource_locked");
+  await bad(drafts.remove(draft), 409, "resource_locked");
+  assert.deepEqual((await good(drafts.list(inbox))).data, []);
+  // A draft without a recipient stays a draft.
+  const empty = { ...inbox, draftId: (await good(drafts.create({ ...inbox, text: "To nobody" }))).id };
+  await bad(drafts.send(empty), 422, "missing_required_field");
+  assert.equal((await good(drafts.get(empty))).text, "To nobody");
+  assert.deepEqual(await good(drafts.remove(empty)), { object: "inbox_draft", id: empty.draftId, deleted: true });
+  const [question] = (await good(resend.inboxes.threads.emails.list({ ...inbox, threadId }))).data;
+  const answer = { ...inbox, draftId: (await good(drafts.create({ ...inbox, threadId, replyToEmailId: question.id, text: "Yes." }))).id };
+  assert.deepEqual([(await good(drafts.get(answer))).type, (await good(drafts.get(answer))).thread_id], ["reply", threadId]);
+  await good(drafts.send(answer));
+  assert.equal((await good(resend.inboxes.threads.emails.list({ ...inbox, threadId }))).data[0].direction, "outbound");
+  await bad(drafts.create({ ...inbox, threadId, text: "x" }), 422, "validation_error");
+}
+
+/** Test addresses of Resend, which reach no next hop, and one event per email. */
+async function simulations() {
+  const webhookServer = await receiver();
+  const types = ["email.sent", "email.delivered", "email.bounced", "email.complained", "email.suppressed", "email.failed"];
+  const hook = await good(resend.webhooks.create({ endpoint: webhookServer.url, events: types }));
+  const events = (id) => webhookServer.received.map(({ body, headers }) => ({ ...JSON.parse(body), svix: headers["svix-id"] })).filter((one) => one.data.email_id === id);
+  for (const [name, last] of [["delivered", "delivered"], ["bounced+signup", "bounced"], ["complained", "complained"], ["suppressed", "suppressed"]]) {
+    const { id } = await good(resend.emails.send(mail({ to: `${name}@resend.dev`, subject: `Test ${name}` })));
+    await until(name, async () => (await good(resend.emails.get(id))).last_event === last);
+    const expected = name === "suppressed" ? ["email.suppressed"] : ["email.sent", `email.${last}`];
+    await until(`events of ${name}`, () => events(id).length >= expected.length);
+    assert.deepEqual([...new Set(events(id).map((one) => one.type))].sort(), [...expected].sort());
+  }
+  // The same address works again: a simulated bounce suppresses nobody.
+  await good(resend.emails.send(mail({ to: "bounced@resend.dev", subject: "Again" })));
+  await bad(resend.emails.send(mail({ to: ["delivered@resend.dev", "ada@example.com"] })), 422, "validation_error");
+  const { id } = await good(resend.emails.send(mail({ to: ["one@example.com", "two@example.com"], cc: "three@example.com", subject: "Many" })));
+  await until("many", async () => (await good(resend.emails.get(id))).last_event === "sent");
+  await until("the event", () => events(id).length);
+  await pause(1_000);
+  assert.deepEqual(events(id).map((one) => [one.type, one.data.to]), [["email.sent", ["one@example.com", "two@example.com"]]]);
+  await good(resend.webhooks.remove(hook.id));
+  webhookServer.close();
+}
+
+async function figures() {
+  const metrics = await good(resend.emails.metrics({ dimensions: ["period", "domain"], metrics: ["sent", "bounced", "delivery_rate"] }));
+  assert.deepEqual([metrics.object, metrics.granularity, metrics.metrics], ["metrics", "daily", ["sent", "bounced", "delivery_rate"]]);
+  assert.ok(metrics.totals.sent > 5 && metrics.totals.bounced >= 1 && metrics.data[0].domain_name === "mailonce.test", JSON.stringify(metrics));
+  assert.equal(metrics.data.reduce((sum, row) => sum + row.sent, 0), metrics.totals.sent);
+  assert.equal((await good(resend.emails.metrics())).data, undefined);
+  await bad(resend.emails.metrics({ metrics: ["opened"] }), 422, "validation_error");
+  await bad(resend.emails.metrics({ timezone: "Europe/Berlin" }), 422, "validation_error");
 }
 
 async function errors() {
@@ -267,6 +407,10 @@ async function refusals() {
   await inboxes();
   await webhooks();
   await managing();
+  await suppressions();
+  await sorting();
+  await simulations();
+  await figures();
   await errors();
   const refused = await refusals();
   console.log(JSON.stringify({ methods: [...all.keys()].sort(), worked: [...worked].sort(), refused }));

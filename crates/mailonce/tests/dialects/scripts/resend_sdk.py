@@ -189,8 +189,44 @@ def manages(mode):
     assert call("Domains.verify", domain)["id"] == domain
     key = call("ApiKeys.create", {"name": mode.word, "permission": "sending_access"})
     assert key["token"] and any(one["id"] == key["id"] for one in call("ApiKeys.list")["data"])
+    call("ApiKeys.update", {"id": key["id"], "name": "renamed"})
+    assert next(one["name"] for one in call("ApiKeys.list")["data"] if one["id"] == key["id"]) == "renamed"
     call("ApiKeys.remove", key["id"])
+    assert call("Domains.update", {"id": domain, "open_tracking": False})["id"] == domain
     assert call("Domains.remove", domain)["deleted"] is True
+
+
+def sorts(mode):
+    """Suppressions, labels, search, drafts and figures."""
+    call, inbox = mode.call, "agent@mailonce.test"
+    gone = f"gone-{mode.word}@example.com"
+    entry = call("Suppressions.add", {"email": gone})["id"]
+    assert (call("Suppressions.get", gone)["id"], call("Suppressions.list")["data"][0]["email"]) == (entry, gone)
+    assert call("Suppressions.remove", entry)["deleted"] is True
+    assert len(call("SuppressionsBatch.add", {"emails": [gone]})["data"]) == 1
+    assert call("SuppressionsBatch.remove", {"emails": [gone]})["data"][0]["deleted"] is True
+    subject = "Another" if mode.word == "plain" else "With a file"
+    [found] = call("InboxThreads.search", inbox, {"query": subject})["data"]
+    assert found["matched_email_id"]
+    thread = found["id"]
+    label = call("InboxLabels.create", {"inbox_id": inbox, "name": mode.word})["id"]
+    assert any(one["id"] == label for one in call("InboxLabels.list", inbox)["data"])
+    path = {"inbox_id": inbox, "thread_id": thread}
+    assert call("InboxThreadLabels.add", {**path, "labels": [label]})["data"][0]["id"] == label
+    assert call("InboxThreadLabels.set", {**path, "labels": [label]})["data"][0]["id"] == label
+    assert call("InboxThreadLabels.remove", inbox, thread, label)["data"] == []
+    label = call("InboxLabels.update", {"inbox_id": inbox, "id": label, "name": f"{label}-2"})["id"]
+    assert call("InboxLabels.remove", inbox, label)["deleted"] is True
+    draft = call("InboxDrafts.create", {"inbox_id": inbox, "to": "ada@example.com", "subject": "Draft", "text": mode.word})["id"]
+    assert call("InboxDrafts.get", inbox, draft)["text"] == mode.word
+    assert any(one["id"] == draft for one in call("InboxDrafts.list", inbox)["data"])
+    call("InboxDrafts.update", {"inbox_id": inbox, "id": draft, "text": f"{mode.word}, changed"})
+    sent = call("InboxDrafts.send", inbox, draft)["id"]
+    assert call("InboxDrafts.send", inbox, draft)["id"] == sent
+    draft = call("InboxDrafts.create", {"inbox_id": inbox, "text": "x"})["id"]
+    assert call("InboxDrafts.remove", inbox, draft)["deleted"] is True
+    assert call("InboxThreads.remove", inbox, thread)["deleted"] is True
+    assert call("Emails.metrics")["totals"]["sent"] > 0
 
 
 def errors(mode):
@@ -210,6 +246,7 @@ for mode in (Mode("plain"), Mode("async")):
     receives(mode)
     webhooks(mode)
     manages(mode)
+    sorts(mode)
     errors(mode)
 
 

@@ -107,6 +107,17 @@ async function webhooks() {
   webhookServer.close();
 }
 
+async function analytics() {
+  const week = await good(usesend.analytics.emailTimeSeries({ days: "7" }));
+  assert.equal(week.result.length, 7);
+  assert.ok(week.totalCounts.sent > 3 && week.result.at(-1).sent === week.totalCounts.sent, JSON.stringify(week));
+  assert.equal((await good(usesend.analytics.emailTimeSeries())).result.length, 30);
+  await bad(usesend.analytics.emailTimeSeries({ days: "8" }), "BAD_REQUEST", "days must be 7 or 30");
+  await bad(usesend.analytics.emailTimeSeries({ domainId: "7" }), "NOT_FOUND", "Domain not found");
+  const reputation = await good(usesend.analytics.reputationMetrics());
+  assert.deepEqual([reputation.hardBounced, reputation.bounceRate, reputation.complaintRate], [0, 0, 0]);
+}
+
 async function errors() {
   await bad(new UseSend("us_wrong_wrong", process.env.URL).emails.get("x"), "FORBIDDEN", "Invalid API token");
   await bad(usesend.emails.send({}), "BAD_REQUEST");
@@ -122,7 +133,7 @@ async function refusals() {
   for (const [dotted, { thing, name }] of all) {
     if (worked.has(dotted)) continue;
     const { error } = await thing[name]("x", "y", { z: 1 });
-    refused[dotted] = error ? `404 ${error.error.code}` : "no error";
+    refused[dotted] = error ? `501 ${error.error.code}` : "no error";
   }
   return refused;
 }
@@ -132,6 +143,7 @@ async function refusals() {
   await schedules();
   await domains();
   await webhooks();
+  await analytics();
   await errors();
   const refused = await refusals();
   console.log(JSON.stringify({ methods: [...all.keys()].sort(), worked: [...worked].sort(), refused }));
