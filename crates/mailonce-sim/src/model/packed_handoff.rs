@@ -179,7 +179,8 @@ pub fn empty_email(size: ModelConfig) -> Option<Email> {
         held_by: None,
         policy: None,
         inbox: None,
-        erased: None,
+        template: None,
+            erased: None,
     };
     let new_email = NewEmail {
         id: EmailId(Uuid::from_u128(1)),

@@ -145,7 +145,8 @@ fn new_email_named(key: Option<EmailKey>, intent: Option<Intent>, to: &[&str]) -
         held_by: None,
         policy: None,
         inbox: None,
-        erased: None,
+        template: None,
+            erased: None,
     };
     NewEmail {
         id: EmailId(id),
