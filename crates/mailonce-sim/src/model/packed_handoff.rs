@@ -180,7 +180,7 @@ pub fn empty_email(size: ModelConfig) -> Option<Email> {
         policy: None,
         inbox: None,
         template: None,
-            erased: None,
+        erased: None,
     };
     let new_email = NewEmail {
         id: EmailId(Uuid::from_u128(1)),

@@ -146,7 +146,7 @@ fn new_email_named(key: Option<EmailKey>, intent: Option<Intent>, to: &[&str]) -
         policy: None,
         inbox: None,
         template: None,
-            erased: None,
+        erased: None,
     };
     NewEmail {
         id: EmailId(id),
