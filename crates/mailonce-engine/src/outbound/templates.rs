@@ -23,10 +23,12 @@ use mailonce_core::{
     problem::{Code, Problem, shorten},
     time::Time,
 };
-use mailonce_mail::template::{self, RenderedTemplate, TemplateError};
+use mailonce_mail::template;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use uuid::Uuid;
+
+pub use mailonce_mail::template::{RenderedTemplate, TemplateError};
 
 /// How often a change is repeated when another change was faster.
 const MAX_CONFLICT_RETRIES: usize = 8;
@@ -75,6 +77,8 @@ fn error_json(error: &TemplateError) -> Value {
 fn compile(name: &str, mut source: TemplateSource) -> Result<TemplateSource, Problem> {
     source.validate()?;
     let used = template::check(&source).map_err(|errors| template_problem(name, &errors))?;
+    // A variable that is neither used nor has a default says nothing, and may be left over from an earlier wording.
+    source.variables.retain(|name, variable| variable.default.is_some() || used.contains(name));
     for variable in used {
         source.variables.entry(variable).or_default();
     }

@@ -111,6 +111,7 @@ impl SendBody {
             tags: self.tags.unwrap_or_default().into_iter().map(|tag| (tag.name, Some(tag.value))).collect(),
             metadata: Vec::new(),
             scheduled_at: non_empty_text(self.scheduled_at),
+            template: None,
         };
         let content = EmailContent::validate(raw).map_err(Problem::from).map_err(mark_file_problem)?;
         Ok(SendRequest { ttl: Some(KEY_TTL), ..SendRequest::new(content, key) })
