@@ -8,6 +8,7 @@
 //! | `inboxes`, `threads`, `replies` | inboxes, their threads, and replies |
 //! | `webhooks`, `event_format` | webhooks and the format of their events |
 //! | `domains`, `api_keys` | domains and API keys |
+//! | `templates` | stored wording |
 //! | `errors` | problems in Resend's format |
 
 mod api_keys;
@@ -20,6 +21,7 @@ mod inboxes;
 mod receiving;
 mod replies;
 mod send;
+mod templates;
 mod threads;
 mod webhooks;
 
@@ -108,7 +110,7 @@ fn receiving_routes() -> Router<App> {
         .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/forward", post(replies::forward))
 }
 
-/// Routes to manage a team: webhooks, domains and API keys.
+/// Routes to manage a team: webhooks, domains, templates and API keys.
 fn managing_routes() -> Router<App> {
     Router::new()
         .route("/webhooks", get(webhooks::list).post(webhooks::create))
@@ -121,6 +123,10 @@ fn managing_routes() -> Router<App> {
         .route("/domains", get(domains::list).post(domains::create))
         .route("/domains/{id}", get(domains::read).delete(domains::remove))
         .route("/domains/{id}/verify", post(domains::verify))
+        .route("/templates", get(templates::list).post(templates::create))
+        .route("/templates/{id}", get(templates::read).patch(templates::change).delete(templates::remove))
+        .route("/templates/{id}/publish", post(templates::publish))
+        .route("/templates/{id}/duplicate", post(templates::duplicate))
         .route("/api-keys", get(api_keys::list).post(api_keys::create))
         .route("/api-keys/{id}", delete(api_keys::remove))
 }
