@@ -216,6 +216,32 @@ async fn snapshot_stops(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     cli.run(&["resume", &string_value(&stops["data"][1]["id"])]).await.expect_exit(0);
 }
 
+/// Creates, changes and removes a template.
+async fn snapshot_templates(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
+    let (usual, wide) =
+        (SnapshotOptions::default(), SnapshotOptions { env: &[("COLUMNS", "160")], ..SnapshotOptions::default() });
+    let file = cli.path().join("welcome.json");
+    let write = |subject: &str| {
+        let variables = json!({ "name": { "default": "you" } });
+        let template =
+            json!({ "name": "welcome", "subject": subject, "text": "Order {{ id }}", "variables": variables });
+        std::fs::write(&file, template.to_string()).unwrap();
+    };
+    let preview = ["templates", "preview", "welcome", "--variables", r#"{"id": 7}"#];
+    write("Hello {{ name }}");
+    recorder.record(cli, "templates set", &["templates", "set", "welcome.json"], usual).await.expect_exit(0);
+    write("Welcome {{ name }}");
+    recorder.record(cli, "templates set", &["templates", "set", "welcome.json"], usual).await.expect_exit(0);
+    recorder.record(cli, "templates list", &["templates", "list"], wide).await.expect_exit(0);
+    recorder
+        .record(cli, "templates show", &["templates", "show", "welcome", "--version", "1"], usual)
+        .await
+        .expect_exit(0);
+    recorder.record(cli, "templates preview", &preview, usual).await.expect_exit(0);
+    recorder.record(cli, "templates preview", &["templates", "preview", "welcome"], usual).await;
+    recorder.record(cli, "templates remove", &["templates", "remove", "welcome"], usual).await.expect_exit(0);
+}
+
 /// Tries an email that would leave, and one whose sender is refused.
 async fn snapshot_policy(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let try_from = |from: &'static str| ["policy", "try", "--from", from, "--to", "ada@example.com", "--text", "Hello"];
@@ -255,6 +281,7 @@ async fn snapshot_send_commands(recorder: &mut SnapshotRecorder, cli: &CliFixtur
     let usual = SnapshotOptions::default();
     snapshot_policy(recorder, cli).await;
     snapshot_stops(recorder, cli).await;
+    snapshot_templates(recorder, cli).await;
     let send = [
         "send",
         "--from",
