@@ -221,16 +221,15 @@ async fn snapshot_templates(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let (usual, wide) =
         (SnapshotOptions::default(), SnapshotOptions { env: &[("COLUMNS", "160")], ..SnapshotOptions::default() });
     let file = cli.path().join("welcome.json");
-    let write = |subject: &str| {
+    let write = |name: &str, subject: &str| {
         let variables = json!({ "name": { "default": "you" } });
-        let template =
-            json!({ "name": "welcome", "subject": subject, "text": "Order {{ id }}", "variables": variables });
+        let template = json!({ "name": name, "subject": subject, "text": "Order {{ id }}", "variables": variables });
         std::fs::write(&file, template.to_string()).unwrap();
     };
     let preview = ["templates", "preview", "welcome", "--variables", r#"{"id": 7}"#];
-    write("Hello {{ name }}");
+    write("welcome", "Hello {{ name }}");
     recorder.record(cli, "templates set", &["templates", "set", "welcome.json"], usual).await.expect_exit(0);
-    write("Welcome {{ name }}");
+    write("welcome", "Welcome {{ name }}");
     recorder.record(cli, "templates set", &["templates", "set", "welcome.json"], usual).await.expect_exit(0);
     recorder.record(cli, "templates list", &["templates", "list"], wide).await.expect_exit(0);
     recorder
@@ -239,7 +238,12 @@ async fn snapshot_templates(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
         .expect_exit(0);
     recorder.record(cli, "templates preview", &preview, usual).await.expect_exit(0);
     recorder.record(cli, "templates preview", &["templates", "preview", "welcome"], usual).await;
-    recorder.record(cli, "templates remove", &["templates", "remove", "welcome"], usual).await.expect_exit(0);
+    // Each form of the output removes one.
+    for name in ["spare-1", "spare-2"] {
+        write(name, "Hello {{ name }}");
+        cli.run(&["templates", "set", "welcome.json"]).await.expect_exit(0);
+    }
+    recorder.record(cli, "templates remove", &["templates", "remove", "spare-{n}"], usual).await.expect_exit(0);
 }
 
 /// Tries an email that would leave, and one whose sender is refused.
