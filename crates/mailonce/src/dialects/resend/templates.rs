@@ -333,10 +333,10 @@ fn to_native(text: &str) -> String {
         native.push_str(before);
         let variable = found.strip_prefix("{{{").and_then(|inner| inner.split_once("}}}"));
         if let Some((name, after)) = variable.filter(|(name, _)| is_variable(name.trim())) {
-            native.push_str(&format!("{{{{ {} }}}}", name.trim()));
+            native.extend(["{{ ", name.trim(), " }}"]);
             rest = after;
         } else if let Some(sign) = ["{{", "{%", "{#"].into_iter().find(|sign| found.starts_with(sign)) {
-            native.push_str(&format!("{{{{ \"{sign}\" }}}}"));
+            native.extend(["{{ \"", sign, "\" }}"]);
             rest = found.get(2..).unwrap_or_default();
         } else {
             native.push('{');
@@ -352,9 +352,9 @@ fn to_resend(text: &str) -> String {
     while let Some((before, (tag, after))) = rest.split_once("{{ ").and_then(|(a, b)| Some((a, b.split_once(" }}")?))) {
         shown.push_str(before);
         match tag {
-            name if is_variable(name) => shown.push_str(&format!("{{{{{{{name}}}}}}}")),
+            name if is_variable(name) => shown.extend(["{{{", name, "}}}"]),
             "\"{{\"" | "\"{%\"" | "\"{#\"" => shown.push_str(tag.trim_matches('"')),
-            other => shown.push_str(&format!("{{{{ {other} }}}}")),
+            other => shown.extend(["{{ ", other, " }}"]),
         }
         rest = after;
     }
