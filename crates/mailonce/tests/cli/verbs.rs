@@ -45,6 +45,7 @@ async fn every_verb_prints_what_it_printed_before() {
     snapshot_erasures(&mut recorder, &cli).await;
     snapshot_claim_commands(&mut recorder, &cli, &server).await;
     snapshot_outbox_commands(&mut recorder, &cli).await;
+    snapshot_templates(&mut recorder, &cli).await;
     server.terminate().await;
     recorder.verify();
 }
@@ -285,7 +286,6 @@ async fn snapshot_send_commands(recorder: &mut SnapshotRecorder, cli: &CliFixtur
     let usual = SnapshotOptions::default();
     snapshot_policy(recorder, cli).await;
     snapshot_stops(recorder, cli).await;
-    snapshot_templates(recorder, cli).await;
     let send = [
         "send",
         "--from",
