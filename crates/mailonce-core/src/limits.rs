@@ -28,6 +28,16 @@ pub const ADDRESS_OCTETS: usize = 254;
 pub const NAME_CHARS: usize = 256;
 /// Characters of a subject.
 pub const SUBJECT_CHARS: usize = 998;
+/// Bytes of one version of a template, and of the variables of one send.
+pub const TEMPLATE_BYTES: usize = 256 * 1024;
+/// Characters of a template's name.
+pub const TEMPLATE_NAME_CHARS: usize = 128;
+/// Variables that a template may declare.
+pub const TEMPLATE_VARIABLES: usize = 200;
+/// Versions of one template.
+pub const TEMPLATE_VERSIONS: usize = 100;
+/// Templates of one team.
+pub const TEMPLATES: usize = 1000;
 /// Custom headers of one email.
 pub const HEADERS: usize = 50;
 /// Characters of a custom header's name.

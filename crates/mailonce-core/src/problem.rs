@@ -185,6 +185,9 @@ codes! {
     /// The key is bound to another request.
     KeyMismatch = "key_mismatch", 422, Never, "This idempotency key was used for a different request",
         "Do not retry with this body: read the original email, or use a new key if this really is another email.";
+    /// A template does not compile, or cannot be rendered.
+    TemplateError = "template_error", 422, Never, "The template cannot be compiled or rendered",
+        "Correct what `detail` reports: `part` and `line` name the place in the template, and `variable` the variable. Nothing was stored, and the key is still free.";
     /// A recipient is on the team's suppression list.
     RecipientSuppressed = "recipient_suppressed", 422, Never, "A recipient is suppressed",
         "Leave out the recipient named in `field`; do not write to it again unless a person removes the suppression.";

@@ -16,6 +16,7 @@
 //! | [`idempotency_keys`](outbound::idempotency_keys) | inspect, extend and forget keys |
 //! | [`queries`](outbound::queries) | lists and counts of emails |
 //! | [`message_ids`](outbound::message_ids) | finds sent emails by their Message-ID |
+//! | [`templates`](outbound::templates) | stored wording, rendered before any guard sees the email |
 //! | [`drafts`](outbound::drafts) | create, read and change drafts |
 //! | [`draft_send_cycles`](outbound::draft_send_cycles) | sends each draft at most once, under concurrent calls |
 //! | `content_guard` | finds emails that look like a recently sent one |

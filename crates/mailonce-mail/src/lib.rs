@@ -11,6 +11,7 @@
 //! | [`compose`] | a mail's content as RFC 5322 bytes |
 //! | [`dkim`] | keys, their DNS records, and signatures |
 //! | [`hooks`] | webhooks of mail providers, verified and parsed |
+//! | [`template`] | stored wording, filled in with variables |
 //! | [`return_path`] | the return path and envelope id that identify a handoff and an attempt |
 //!
 //! Inbound mail. Nothing in it is followed, fetched or obeyed, and everything has a limit:
@@ -41,5 +42,6 @@ pub mod parse;
 pub mod quote;
 pub mod return_path;
 mod string_enum;
+pub mod template;
 pub mod thread;
 pub mod unicode;

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use crate::{
     address::{Address, NamedAddress},
     limits, mutant,
-    outbound::schedule::Schedule,
+    outbound::{schedule::Schedule, template::TemplateUse},
     problem::{Cause, Code, FieldError},
 };
 
@@ -44,6 +44,8 @@ pub struct RawContent {
     pub metadata: Vec<(String, MetadataValue)>,
     /// When to send it.
     pub scheduled_at: Option<String>,
+    /// The template that writes subject and bodies.
+    pub template: Option<TemplateUse>,
 }
 
 /// An attachment as the caller sent it.
@@ -129,6 +131,9 @@ pub struct EmailContent {
     /// When to send it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<Schedule>,
+    /// The template that writes subject and bodies, which are empty until it is rendered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateUse>,
 }
 
 impl EmailContent {
@@ -150,6 +155,7 @@ impl EmailContent {
             tags: check_tags(raw.tags, &mut faults),
             metadata: check_metadata(raw.metadata, &mut faults),
             scheduled_at: parse_schedule(raw.scheduled_at.as_deref(), &mut faults),
+            template: raw.template.map(|template| template.validate(&mut faults)),
         };
         content.validate_whole(&mut faults);
         if faults.is_empty() { Ok(content) } else { Err(faults) }
@@ -166,9 +172,41 @@ impl EmailContent {
                 format!("names {recipients} recipients with cc and bcc; at most {} fit one email", limits::RECIPIENTS);
             faults.push(FieldError::new("to", text));
         }
+        if self.template.is_some() {
+            if !self.subject.is_empty() || self.text.is_some() || self.html.is_some() {
+                let text =
+                    "cannot be combined with subject, text or html: the template writes them. Leave one of the two out";
+                faults.push(FieldError::new("template", text));
+            }
+            return;
+        }
         if self.text.is_none() && self.html.is_none() && !faults.iter().any(|f| f.path == "text" || f.path == "html") {
             faults.push(FieldError::new("text", "is missing, and so is html: a mail needs a body"));
         }
+    }
+
+    /// Sets what the template wrote.
+    pub fn set_rendered(
+        &mut self,
+        version: u32,
+        (subject, text, html): (String, Option<String>, Option<String>),
+    ) -> Result<(), Vec<FieldError>> {
+        let mut faults = Vec::new();
+        self.subject = check_line("subject", subject, limits::SUBJECT_CHARS, &mut faults);
+        self.text = normalize_body("text", text, &mut faults);
+        self.html = normalize_body("html", html, &mut faults);
+        if self.text.is_none() && self.html.is_none() && faults.is_empty() {
+            faults.push(FieldError::new("text", "is empty, and so is html: a mail needs a body"));
+        }
+        if let Some(template) = &mut self.template {
+            template.version = Some(version);
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
+    /// Whether a template has yet to write its subject and bodies.
+    pub fn awaits_rendering(&self) -> bool {
+        self.template.is_some() && self.text.is_none() && self.html.is_none()
     }
 
     /// The `to` recipients in the normalized form that keys use.

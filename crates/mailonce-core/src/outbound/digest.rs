@@ -5,12 +5,13 @@
 //! even after the body was deleted. Fields are hashed as typed, length-prefixed parts instead of JSON. So different
 //! meanings never share an input, and the quirks of JSON parsers have no influence.
 
+use serde_json::{Map, Number, Value};
 use sha2::{Digest as _, Sha256};
 use std::{fmt, sync::Arc};
 
 use crate::{
     key::InstallSecret,
-    mutant,
+    limits, mutant,
     outbound::{
         content::{EmailContent, MetadataValue, sorted_lowercased},
         schedule::Schedule,
@@ -42,9 +43,12 @@ pub enum DigestField {
     ScheduledAt,
     /// Display names of all addresses, separate from the addresses.
     Names,
+    /// The name of the template and its variables, in the place of subject, text and HTML. Neither the version nor the
+    /// wording counts, so that a retry after the template was changed is still the same email.
+    Template,
 }
 
-const ALL_FIELDS: [DigestField; 14] = [
+const ALL_FIELDS: [DigestField; 15] = [
     DigestField::From,
     DigestField::To,
     DigestField::Cc,
@@ -59,6 +63,7 @@ const ALL_FIELDS: [DigestField; 14] = [
     DigestField::Metadata,
     DigestField::ScheduledAt,
     DigestField::Names,
+    DigestField::Template,
 ];
 
 impl DigestField {
@@ -79,6 +84,7 @@ impl DigestField {
             Self::Metadata => "metadata",
             Self::ScheduledAt => "scheduled_at",
             Self::Names => "display names",
+            Self::Template => "template",
         }
     }
 
@@ -86,7 +92,14 @@ impl DigestField {
     /// the recipients.
     pub fn is_forgivable(self) -> bool {
         match self {
-            Self::Subject | Self::Text | Self::Html | Self::Headers | Self::Tags | Self::Metadata | Self::Names => true,
+            Self::Subject
+            | Self::Text
+            | Self::Html
+            | Self::Headers
+            | Self::Tags
+            | Self::Metadata
+            | Self::Names
+            | Self::Template => true,
             Self::From | Self::To | Self::Cc | Self::Bcc | Self::ReplyTo | Self::Attachments | Self::ScheduledAt => {
                 false
             }
@@ -241,6 +254,13 @@ pub fn identity_hash(content: &EmailContent, secret: &InstallSecret) -> [u8; 16]
         // A field that is absent differs from an empty one.
         whole.update(hash.finish().unwrap_or_default());
     }
+    // Only where there is one, so that the hash of every other email stays as it was.
+    if content.template.is_some() {
+        let mut hash = FieldHasher::default();
+        hash_field(DigestField::Template, content, &mut hash);
+        whole.update([DigestField::Template as u8]);
+        whole.update(hash.finish().unwrap_or_default());
+    }
     let mac = secret.mac("identical-email", &[&whole.finalize()]);
     let mut half = [0; 16];
     half.copy_from_slice(&mac[..16]);
@@ -275,6 +295,7 @@ impl FieldHasher {
 
 fn hash_field(field: DigestField, content: &EmailContent, hash: &mut FieldHasher) {
     match field {
+        DigestField::Subject | DigestField::Text | DigestField::Html if content.template.is_some() => {}
         DigestField::From => hash.add(content.from.lowercased().as_bytes()),
         DigestField::To => hash_addresses(&content.to, hash),
         DigestField::Cc => hash_addresses(&content.cc, hash),
@@ -296,6 +317,13 @@ fn hash_field(field: DigestField, content: &EmailContent, hash: &mut FieldHasher
             None => {}
         },
         DigestField::Names => hash_display_names(content, hash),
+        DigestField::Template => content.template.iter().for_each(|template| {
+            hash.add(template.name.as_bytes());
+            for (name, value) in sorted_members(&template.variables) {
+                hash.add(name.as_bytes());
+                hash_json(value, hash);
+            }
+        }),
     }
 }
 
@@ -356,6 +384,48 @@ fn hash_optional(text: Option<&str>, hash: &mut FieldHasher) {
     }
 }
 
+/// Members in the order of their names, whatever the JSON library keeps.
+fn sorted_members(object: &Map<String, Value>) -> Vec<(&String, &Value)> {
+    let mut members: Vec<_> = object.iter().collect();
+    members.sort_unstable_by_key(|(name, _)| *name);
+    members
+}
+
+/// Hashes a JSON value with its type and, where it has parts, their number. So no two values share an input.
+fn hash_json(value: &Value, hash: &mut FieldHasher) {
+    match value {
+        Value::Null => hash.add(b"n"),
+        Value::Bool(b) => hash.add(&metadata_value_bytes(&MetadataValue::Bool(*b))),
+        Value::Number(number) => hash.add(&number_bytes(number)),
+        Value::String(text) => hash.add(&[b"t", text.as_bytes()].concat()),
+        Value::Array(items) => {
+            hash.add(&[b"a".as_slice(), &(items.len() as u64).to_be_bytes()].concat());
+            items.iter().for_each(|item| hash_json(item, hash));
+        }
+        Value::Object(object) => {
+            hash.add(&[b"o".as_slice(), &(object.len() as u64).to_be_bytes()].concat());
+            for (name, value) in sorted_members(object) {
+                hash.add(name.as_bytes());
+                hash_json(value, hash);
+            }
+        }
+    }
+}
+
+/// Unlike metadata, variables may have numbers that are no exact `i64`.
+fn number_bytes(number: &Number) -> Vec<u8> {
+    if let Some(integer) = number.as_i64() {
+        return metadata_value_bytes(&MetadataValue::Integer(integer));
+    }
+    match (number.as_u64(), number.as_f64().unwrap_or_default()) {
+        (Some(large), _) => [b"u".as_slice(), &large.to_be_bytes()].concat(),
+        (None, float) if float.abs() <= limits::SAFE_INTEGER as f64 => {
+            metadata_value_bytes(&MetadataValue::Number(float))
+        }
+        (None, float) => [b"f".as_slice(), &float.to_be_bytes()].concat(),
+    }
+}
+
 /// `1` and `1.0` are the same number; `1` and `"1"` are not the same value.
 fn metadata_value_bytes(value: &MetadataValue) -> Vec<u8> {
     match value {
@@ -370,7 +440,11 @@ fn metadata_value_bytes(value: &MetadataValue) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outbound::content::{RawAttachment, RawContent};
+    use crate::outbound::{
+        content::{RawAttachment, RawContent},
+        template::TemplateUse,
+    };
+    use serde_json::json;
 
     fn raw() -> RawContent {
         RawContent {
@@ -466,5 +540,45 @@ mod tests {
     fn version_1_never_changes() {
         // A changed digest would turn every remembered key into a false mismatch. Add version 2 instead.
         assert_eq!(digest(|_| {}).to_string(), "d1:f03c584b7a6d3ecc645a776dbda0d1baf4d14a91b53387fe112271f059664282");
+    }
+
+    fn with_template(name: &str, version: Option<u32>, variables: Value) -> EmailContent {
+        let Value::Object(variables) = variables else { panic!("not an object") };
+        let template = Some(TemplateUse { name: name.into(), version, variables });
+        let raw = RawContent { subject: String::new(), text: None, template, ..raw() };
+        EmailContent::validate(raw).unwrap()
+    }
+
+    #[test]
+    fn a_template_counts_by_its_name_and_variables() {
+        let base = Digest::of_content(&with_template("a", None, json!({ "n": 1, "list": [{ "x": "y" }] })));
+        let mut rendered = with_template("a", Some(3), json!({ "list": [{ "x": "y" }], "n": 1.0, "absent": null }));
+        rendered.set_rendered(3, ("Hello".into(), Some("text".into()), None)).unwrap();
+        assert_eq!(base.differences(&Digest::of_content(&rendered)), []);
+        assert_eq!(base, Digest::of_content(&rendered));
+
+        for other in [
+            with_template("b", None, json!({ "n": 1, "list": [{ "x": "y" }] })),
+            with_template("a", None, json!({ "n": "1", "list": [{ "x": "y" }] })),
+            with_template("a", None, json!({ "n": 1, "list": [{ "x": "z" }] })),
+            with_template("a", None, json!({ "n": 1, "list": ["x", "y"] })),
+            with_template("a", None, json!({ "n": 1 })),
+            with_template("a", None, json!({ "n": 1e300, "list": [{ "x": "y" }] })),
+        ] {
+            assert_eq!(base.differences(&Digest::of_content(&other)), [DigestField::Template], "{other:?}");
+        }
+        let plain = base.differences(&digest(|_| {}));
+        assert_eq!(plain, [DigestField::Subject, DigestField::Text, DigestField::Template]);
+    }
+
+    #[test]
+    fn identical_templated_emails_may_be_worded_differently() {
+        let secret = InstallSecret([1; 32]);
+        let plain = with_template("a", None, json!({ "n": 1 }));
+        let mut rendered = plain.clone();
+        rendered.set_rendered(2, ("Hello".into(), Some("text".into()), None)).unwrap();
+        assert_eq!(identity_hash(&plain, &secret), identity_hash(&rendered, &secret));
+        let other = with_template("a", None, json!({ "n": 2 }));
+        assert_ne!(identity_hash(&plain, &secret), identity_hash(&other, &secret));
     }
 }

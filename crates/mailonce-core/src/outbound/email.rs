@@ -20,7 +20,7 @@ use crate::{
     intent::Intent,
     key::{EmailKey, Key, KeyHash},
     limits, mutant,
-    outbound::{digest::Digest, holds::Holds},
+    outbound::{digest::Digest, holds::Holds, template::TemplateRef},
     string_enum::string_enum,
     time::Time,
     ttl::Ttl,
@@ -211,6 +211,9 @@ pub struct EmailHead {
     /// that mailonce sends by itself, and for one of an older release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyTrace>,
+    /// The template that it was written with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateRef>,
     /// What is left of an email that was erased. The rest of its head has no personal data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub erased: Option<ErasedEmail>,
@@ -240,6 +243,8 @@ impl EmailHead {
             // Names of rules may mention people.
             policy: None,
             held_by: self.held_by.as_ref().map(|rule| RuleRef { name: redact(&rule.name), ..*rule }),
+            // So may names of templates.
+            template: None,
             ..self.clone()
         }
     }

@@ -6,6 +6,7 @@
 //! | [`digest`] | the digest by which two sends are compared |
 //! | [`accept`], [`accept_decision`] | a new email, and what it is under its key: first, replay, mismatch, overlap |
 //! | [`content_guard`] | whether two emails say nearly the same |
+//! | [`template`] | stored wording, and the template that an email is written with |
 //! | [`holds`] | the guards that hold an email |
 //! | [`email`], [`email_commands`] | an accepted email, and what callers may do with it |
 //! | [`email_query`], [`key_binding`], [`suppressed_call`] | what readers see: lists, keys, calls that were answered with an earlier email |
@@ -24,4 +25,5 @@ pub mod key_binding;
 mod mutants;
 pub mod schedule;
 pub mod suppressed_call;
+pub mod template;
 pub mod test_recipient;

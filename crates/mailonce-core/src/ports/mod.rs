@@ -15,6 +15,7 @@ pub mod outbox_database;
 pub mod search_store;
 pub mod secret_keeper;
 pub mod store;
+pub mod template_store;
 pub mod transport;
 pub mod webhook_client;
 

@@ -127,6 +127,7 @@ pub trait Store:
     + crate::ports::erasure_store::ErasureStore
     + crate::ports::notice_store::NoticeStore
     + crate::ports::search_store::SearchStore
+    + crate::ports::template_store::TemplateStore
 {
     // Sending
 

@@ -150,6 +150,7 @@ impl Escalations {
         new_email.due_at = email.requested_due_at(now);
         new_email.digest = Digest::of_content(&content);
         new_email.head.subject = content.subject;
+        new_email.head.template = None;
         new_email.head.reason = Some("edited by a person".into());
         match self.ctx.store.resend(new_email, None, now).await? {
             IdempotentResult::Done(EmailResendResult::Refused(refusal, _)) => {
@@ -213,6 +214,8 @@ impl Escalations {
 /// Applies an edit. An edit of only the text or only the HTML removes the other part, which would still hold the old
 /// content.
 fn apply_edit(content: &mut EmailContent, edit: EmailEdit) {
+    // From now on the wording is the person's, and it counts when this version is compared.
+    content.template = None;
     if let Some(subject) = edit.subject {
         content.subject = subject;
     }

@@ -410,7 +410,7 @@ impl Conversations {
     ) -> Result<SendReceipt, Problem> {
         let now = self.ctx.now();
         self.ctx.metrics.record_send_attempt(caller.channel);
-        let keyed = Self::keyed_reply(caller, message, inbox, request);
+        let mut keyed = Self::keyed_reply(caller, message, inbox, request);
         if let Some(token) = &keyed.request.distinct_token
             && let Some(sent) =
                 Box::pin(self.outbound.release_by_distinct_token(caller, &keyed, token, Some((message, &terms))))
@@ -422,7 +422,7 @@ impl Conversations {
             return self.outbound.replay(caller, &keyed, &cached, now);
         }
         let mut trace = PolicyTrace::default();
-        let mut new_email = match self.outbound.guarded_email(caller, &keyed, now, &mut trace).await {
+        let mut new_email = match self.outbound.guarded_email(caller, &mut keyed, now, &mut trace).await {
             Ok(new_email) => new_email,
             Err(problem) => {
                 let problem = with_policy(caller, &keyed, problem, &trace);

@@ -9,6 +9,7 @@ use mailonce_core::{
         content::EmailContent,
         digest::{Digest, DigestField},
         email::OnUnknown,
+        template::TemplateRef,
     },
     problem::Problem,
     ttl::Ttl,
@@ -80,6 +81,8 @@ pub(crate) struct KeyedSend {
     pub(crate) answers: Option<MessageId>,
     /// The digest fields to compare, when the others depended on something that was deleted.
     pub(crate) compared_fields: Option<&'static [DigestField]>,
+    /// The template that wrote the content, once it is rendered.
+    pub(crate) template: Option<TemplateRef>,
 }
 
 impl KeyedSend {
@@ -147,6 +150,7 @@ pub(crate) fn identify_send(
         on_mismatch: request.on_mismatch.unwrap_or(default),
         answers: None,
         compared_fields: None,
+        template: None,
         request,
     }
 }

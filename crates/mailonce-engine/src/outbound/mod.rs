@@ -14,6 +14,7 @@ pub mod send;
 pub mod send_receipt;
 pub mod simulate;
 pub(crate) mod suppressed_calls;
+pub mod templates;
 
 use std::sync::Arc;
 

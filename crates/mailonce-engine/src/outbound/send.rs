@@ -64,7 +64,7 @@ impl Outbound {
         self.send_keyed(caller, identify_send(caller, request, None))
     }
 
-    async fn send_keyed(&self, caller: &Caller, keyed: KeyedSend) -> Result<SendReceipt, Problem> {
+    async fn send_keyed(&self, caller: &Caller, mut keyed: KeyedSend) -> Result<SendReceipt, Problem> {
         let now = self.ctx.now();
         if let Some(token) = &keyed.request.distinct_token
             && let Some(sent) = Box::pin(self.release_by_distinct_token(caller, &keyed, token, None)).await?
@@ -77,7 +77,7 @@ impl Outbound {
             return self.replay(caller, &keyed, &cached, now);
         }
         let mut trace = PolicyTrace::default();
-        let new_email = match self.guarded_email(caller, &keyed, now, &mut trace).await {
+        let new_email = match self.guarded_email(caller, &mut keyed, now, &mut trace).await {
             Ok(new_email) => new_email,
             Err(problem) => {
                 let problem = with_policy(caller, &keyed, problem, &trace);
@@ -102,12 +102,12 @@ impl Outbound {
         }
     }
 
-    /// Runs policies and guards, and builds the new email. What they decided is added to `trace` and to the email. Boxed
+    /// Renders the template, if it has one, runs policies and guards, and builds the new email. What they decided is added to `trace` and to the email. Boxed
     /// because it is large and is moved often.
     pub(crate) async fn guarded_email(
         &self,
         caller: &Caller,
-        keyed: &KeyedSend,
+        keyed: &mut KeyedSend,
         now: Time,
         trace: &mut PolicyTrace,
     ) -> Result<Box<NewEmail>, Problem> {
@@ -345,6 +345,7 @@ impl Outbound {
             held_by: None,
             policy: None,
             inbox: None,
+            template: keyed.template.clone(),
             erased: None,
         };
         let routed = || self.ctx.transports.select(content, caller.channel, self.ctx.entropy.next_u64());
@@ -370,15 +371,17 @@ impl Outbound {
     }
 
     /// Checks that depend on the time, the caller, the configuration or the team's records. A retry of an accepted
-    /// email skips them. Returns the rule that requires approval, if one does.
+    /// email skips them. Renders the template, so that the rules and every later check see the finished email. Returns the rule that requires approval, if one does.
     async fn check_policy(
         &self,
         caller: &Caller,
-        keyed: &KeyedSend,
+        keyed: &mut KeyedSend,
         now: Time,
         trace: &mut PolicyTrace,
     ) -> Result<Option<RuleRef>, Problem> {
         trace_refusal(trace, PolicyKind::Request, "request", self.check_request(caller, keyed, now))?;
+        let rendered = Box::pin(self.render_send(caller, keyed)).await;
+        trace_refusal(trace, PolicyKind::Request, "template", rendered)?;
         let content = &keyed.request.content;
         let from = content.from.lowercased();
         // A reply comes from an inbox of the team, which may be at a domain of the installation.
@@ -548,13 +551,17 @@ impl Outbound {
         item: Result<SendRequest, Problem>,
         now: Time,
     ) -> Result<PreparedItem, Problem> {
-        let keyed = identify_send(caller, item?, batch.map(|key| (key.clone(), index as u32)));
+        let mut keyed = identify_send(caller, item?, batch.map(|key| (key.clone(), index as u32)));
         let mut trace = PolicyTrace::default();
-        let checked = self.check_policy(caller, &keyed, now, &mut trace).await;
+        let checked = self.check_policy(caller, &mut keyed, now, &mut trace).await;
         if checked.is_ok() && keyed.request.intent.is_none() {
             return checked.map(|rule| PreparedItem::Checked(Box::new(CheckedItem { keyed, rule, trace })));
         }
         match self.bound_email(caller, &keyed, now).await? {
+            // Without its wording it must not reach the accept, not even to be answered there.
+            Some(cached) if keyed.request.content.awaits_rendering() => {
+                self.replay(caller, &keyed, &cached, now).map(|receipt| PreparedItem::Repeated(Box::new(receipt)))
+            }
             Some(cached) => {
                 let fields = differences(&keyed, &cached, &self.ctx.secret);
                 if fields.is_empty() || keyed.may_differ_in(&fields) {
@@ -618,7 +625,7 @@ pub(crate) fn email_of_binding(keyed: &KeyedSend, bound: KeyBinding) -> Result<E
 /// What the checks of a batch item found.
 enum PreparedItem {
     Checked(Box<CheckedItem>),
-    /// A check refuses it, but it repeats an email just accepted, and this is the answer.
+    /// A check refuses it, but it repeats an accepted email, and this is the answer.
     Repeated(Box<SendReceipt>),
 }
 

@@ -60,7 +60,7 @@ impl Outbound {
             return Err(Problem::invalid_field("distinct_token", "releases a held email, which cannot be simulated"));
         }
         let now = self.ctx.now();
-        let keyed = identify_send(caller, request, None);
+        let mut keyed = identify_send(caller, request, None);
         let bound = match self.bound_email_of_key(caller, &keyed, now).await {
             Err(problem) if problem.code == Code::KeyMismatch => {
                 return Ok(Simulation::refused(problem, Vec::new()));
@@ -71,7 +71,7 @@ impl Outbound {
             return Ok(simulated_replay(caller, &keyed, &email, &self.ctx.secret));
         }
         let (mut trace, shows_rules) = (PolicyTrace::default(), caller.may_see_rules());
-        let new_email = match self.guarded_email(caller, &keyed, now, &mut trace).await {
+        let new_email = match self.guarded_email(caller, &mut keyed, now, &mut trace).await {
             Ok(new_email) => new_email,
             Err(problem) if problem.code.status() >= 500 => return Err(problem),
             Err(problem) => return Ok(Simulation::refused(problem, trace.complete(shows_rules))),

@@ -119,6 +119,7 @@ fn take_content(fields: &mut ProviderFields) -> EmailContent {
         tags: BTreeMap::new(),
         metadata: BTreeMap::new(),
         scheduled_at: None,
+        template: None,
     }
 }
 

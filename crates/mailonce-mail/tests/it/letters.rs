@@ -141,6 +141,7 @@ fn content() -> impl Strategy<Value = EmailContent> {
         tags: BTreeMap::new(),
         metadata: BTreeMap::new(),
         scheduled_at: None,
+        template: None,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Received mail, from bytes to the view for a model. Everything is bounded, and equal bytes have equal results.
 
-use mailonce_core::limits;
+use mailonce_core::{limits, outbound::template::TemplateSource};
 use mailonce_mail::{
     artifact::{self, Kind, MAX_CANDIDATES},
     automatic, bounce,
@@ -8,8 +8,9 @@ use mailonce_mail::{
     link::{self, CheckedLink, LinkPolicy, MAX_LINKS, Verdict},
     minimise,
     parse::{self, ParsedMail},
-    thread,
+    template, thread,
 };
+use serde_json::{Map, json};
 
 use super::{FuzzResult, InputOutcome, ensure_holds};
 
@@ -50,6 +51,19 @@ pub fn parse(raw: &[u8]) -> FuzzResult {
         ensure_holds(whole, "a Message-ID that is none")?;
     }
     Ok(InputOutcome::accepted_if(mail.text.is_some() || mail.html.is_some()))
+}
+
+/// The wording of a template.
+pub fn template(bytes: &[u8]) -> FuzzResult {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let source = TemplateSource { subject: "s".into(), html: Some(text), ..TemplateSource::default() };
+    let checked = template::check(&source);
+    let variables = json!({ "name": "Ada", "n": 7, "l": [1, "x", { "k": 2 }], "big": "x".repeat(10_000) });
+    let rendered = template::render(&source, variables.as_object().unwrap_or(&Map::new()));
+    ensure_holds(checked.is_ok() || rendered.is_err(), "a template that does not compile and is rendered")?;
+    let html = rendered.ok().and_then(|rendered| rendered.html);
+    ensure_holds(html.is_none_or(|html| html.len() <= template::MAX_RENDERED_BYTES), "a page beyond the limit")?;
+    Ok(InputOutcome::accepted_if(checked.is_ok()))
 }
 
 /// HTML by itself.

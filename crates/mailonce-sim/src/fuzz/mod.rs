@@ -85,6 +85,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     in_memory("core_digest", core_values::digest, seeds::digests),
     in_memory("mail_parse", mail::parse, seeds::mails),
     in_memory("mail_html", mail::html, seeds::pages),
+    in_memory("mail_template", mail::template, seeds::templates),
     in_memory("mail_link", mail::link, seeds::links),
     in_memory("mail_artifact", mail::artifact, seeds::mails),
     in_memory("mail_minimise", mail::minimise, seeds::mails),

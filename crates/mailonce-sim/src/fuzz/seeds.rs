@@ -115,6 +115,16 @@ pub fn mails() -> Vec<Vec<u8>> {
     ])
 }
 
+/// Templates.
+pub fn templates() -> Vec<Vec<u8>> {
+    to_seeds(&[
+        "Hello {{ name|upper }}, {{ n|int + 1 }}",
+        "{% for item in l %}{{ loop.index }}{% if item is mapping %}{{ item.k }}{% else %}{{ item }}{% endif %}{% endfor %}",
+        "{% set x = name|replace('a', big)|truncate(20) %}{{ x }}{% raw %}{{ y }}{% endraw %}{# #}",
+        "{{ 'a' if n in [1, 7] else missing|default('-') }}{{ l|first }}{{ l|length }}",
+    ])
+}
+
 /// HTML.
 pub fn pages() -> Vec<Vec<u8>> {
     to_seeds(&[

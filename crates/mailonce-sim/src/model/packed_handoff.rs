@@ -179,6 +179,7 @@ pub fn empty_email(size: ModelConfig) -> Option<Email> {
         held_by: None,
         policy: None,
         inbox: None,
+        template: None,
         erased: None,
     };
     let new_email = NewEmail {

@@ -102,6 +102,7 @@ fn email_with_two_unknowns() -> Email {
             held_by: None,
             policy: None,
             inbox: None,
+            template: None,
             erased: None,
         }),
         digest: Digest::of_content(&content.unwrap()),

@@ -19,6 +19,7 @@ pub(super) const PAGES: &[(&str, &str)] = &[
     ("foreign_origin", include_str!("../../../../docs/errors/foreign_origin.md")),
     ("not_found", include_str!("../../../../docs/errors/not_found.md")),
     ("method_not_allowed", include_str!("../../../../docs/errors/method_not_allowed.md")),
+    ("template_error", include_str!("../../../../docs/errors/template_error.md")),
     ("timeout", include_str!("../../../../docs/errors/timeout.md")),
     ("too_late", include_str!("../../../../docs/errors/too_late.md")),
     ("not_scheduled", include_str!("../../../../docs/errors/not_scheduled.md")),

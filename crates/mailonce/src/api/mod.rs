@@ -59,7 +59,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(system_routes())
 }
 
-/// Sending: emails, idempotency keys and events.
+/// Sending: emails, idempotency keys, templates and events.
 fn outbound_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(crate::api::outbound::emails::send, crate::api::outbound::emails::list))
@@ -73,6 +73,14 @@ fn outbound_routes() -> OpenApiRouter<App> {
             crate::api::outbound::idempotency_keys::extend,
             crate::api::outbound::idempotency_keys::forget
         ))
+        .routes(routes!(crate::api::outbound::templates::create, crate::api::outbound::templates::list))
+        .routes(routes!(
+            crate::api::outbound::templates::read,
+            crate::api::outbound::templates::change,
+            crate::api::outbound::templates::remove
+        ))
+        .routes(routes!(crate::api::outbound::templates::preview))
+        .routes(routes!(crate::api::outbound::templates::validate))
         .routes(routes!(crate::api::search::search))
         .routes(routes!(crate::api::events::event_log::list))
         .routes(routes!(crate::api::events::stream::stream))

@@ -34,6 +34,7 @@ mod simulate;
 mod stops;
 mod table;
 mod tail;
+mod templates;
 mod webhooks;
 
 use clap::{Args, Parser, Subcommand};
@@ -181,6 +182,9 @@ enum CliVerb {
     /// Install, inspect and confirm an outbox in your own PostgreSQL
     #[command(subcommand)]
     Outbox(outbox::OutboxVerb),
+    /// List, show, change, preview and remove templates
+    #[command(subcommand)]
+    Templates(templates::TemplatesVerb),
     /// Stop email of an inbox, an API key, the team, a transport or the installation
     Stop(stops::StopArgs),
     /// List the stops
@@ -350,6 +354,7 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::OnceChild { parent, report, command } => return once::become_command(parent, &report, &command),
         CliVerb::Claims(verb) => claims::claims(&out, verb).await,
         CliVerb::Outbox(verb) => outbox::outbox(&out, verb).await,
+        CliVerb::Templates(verb) => templates::templates(&out, verb).await,
         CliVerb::Stop(args) => stops::stop(&out, args).await,
         CliVerb::Stops(reach) => stops::stops(&out, &reach).await,
         CliVerb::Pause(reach) => stops::pause(&out, &reach).await,

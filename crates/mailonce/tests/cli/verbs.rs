@@ -45,6 +45,7 @@ async fn every_verb_prints_what_it_printed_before() {
     snapshot_erasures(&mut recorder, &cli).await;
     snapshot_claim_commands(&mut recorder, &cli, &server).await;
     snapshot_outbox_commands(&mut recorder, &cli).await;
+    snapshot_templates(&mut recorder, &cli).await;
     server.terminate().await;
     recorder.verify();
 }
@@ -214,6 +215,36 @@ async fn snapshot_stops(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     recorder.record(cli, "stops", &["stops"], SnapshotOptions::default()).await;
     let stops = cli.run(&["stops"]).await.expect_exit(0).json();
     cli.run(&["resume", &string_value(&stops["data"][1]["id"])]).await.expect_exit(0);
+}
+
+/// Creates, changes and removes a template.
+async fn snapshot_templates(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
+    let (usual, wide) =
+        (SnapshotOptions::default(), SnapshotOptions { env: &[("COLUMNS", "160")], ..SnapshotOptions::default() });
+    let file = cli.path().join("welcome.json");
+    let write = |name: &str, subject: &str| {
+        let variables = json!({ "name": { "default": "you" } });
+        let template = json!({ "name": name, "subject": subject, "text": "Order {{ id }}", "variables": variables });
+        std::fs::write(&file, template.to_string()).unwrap();
+    };
+    let preview = ["templates", "preview", "welcome", "--variables", r#"{"id": 7}"#];
+    write("welcome", "Hello {{ name }}");
+    recorder.record(cli, "templates set", &["templates", "set", "welcome.json"], usual).await.expect_exit(0);
+    write("welcome", "Welcome {{ name }}");
+    recorder.record(cli, "templates set", &["templates", "set", "welcome.json"], usual).await.expect_exit(0);
+    recorder.record(cli, "templates list", &["templates", "list"], wide).await.expect_exit(0);
+    recorder
+        .record(cli, "templates show", &["templates", "show", "welcome", "--version", "1"], usual)
+        .await
+        .expect_exit(0);
+    recorder.record(cli, "templates preview", &preview, usual).await.expect_exit(0);
+    recorder.record(cli, "templates preview", &["templates", "preview", "welcome"], usual).await;
+    // Each form of the output removes one.
+    for name in ["spare-1", "spare-2"] {
+        write(name, "Hello {{ name }}");
+        cli.run(&["templates", "set", "welcome.json"]).await.expect_exit(0);
+    }
+    recorder.record(cli, "templates remove", &["templates", "remove", "spare-{n}"], usual).await.expect_exit(0);
 }
 
 /// Tries an email that would leave, and one whose sender is refused.

@@ -36,6 +36,8 @@ const ROUTES_WITHOUT_ENTRY: &[(&str, &str)] = &[
     ("post", "/v1/threads/{id}/lease"),
     ("delete", "/v1/threads/{id}/lease"),
     ("post", "/v1/escalations"),
+    ("post", "/v1/templates/{name}/preview"),
+    ("post", "/v1/templates/{name}/validate"),
     ("post", "/v1/policy/simulate"),
     ("post", "/v1/claims"),
     ("post", "/v1/claims/{id}/evidence"),

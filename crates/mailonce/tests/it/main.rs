@@ -115,6 +115,7 @@ mod storm;
 mod stream;
 mod suppressions;
 mod talk;
+mod templates;
 mod tenants;
 mod tied_keys;
 mod tls_client;

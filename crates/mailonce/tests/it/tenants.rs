@@ -115,6 +115,13 @@ pub(crate) const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("get", "/v1/budgets/{id}", RouteAccess::ByResourceId),
     ("patch", "/v1/budgets/{id}", RouteAccess::ByResourceId),
     ("delete", "/v1/budgets/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/templates", RouteAccess::CallerScoped),
+    ("get", "/v1/templates", RouteAccess::CallerScoped),
+    ("get", "/v1/templates/{name}", RouteAccess::ByResourceId),
+    ("patch", "/v1/templates/{name}", RouteAccess::ByResourceId),
+    ("delete", "/v1/templates/{name}", RouteAccess::ByResourceId),
+    ("post", "/v1/templates/{name}/preview", RouteAccess::ByResourceId),
+    ("post", "/v1/templates/{name}/validate", RouteAccess::ByResourceId),
     ("get", "/v1/search", RouteAccess::CallerScoped),
     ("post", "/v1/policy/simulate", RouteAccess::CallerScoped),
     ("get", "/v1/outboxes", RouteAccess::CallerScoped),
@@ -181,6 +188,7 @@ pub(crate) struct TeamResources {
     delivery: String,
     watch: String,
     budget: String,
+    template: String,
     claim: String,
     stop: String,
     rule: String,
@@ -203,6 +211,10 @@ const TOKEN: &str = "0123456789abcdef";
 /// The request body of a source.
 fn source_body(name: &str) -> Value {
     json!({ "name": name, "kind": "postmark", "transport": "sandbox", "auth_header": { "name": "x-token", "value": TOKEN } })
+}
+
+fn template_body(name: &str) -> Value {
+    json!({ "name": name, "subject": "Hello", "text": "Thank you." })
 }
 
 /// The request body of a budget.
@@ -231,6 +243,7 @@ impl TeamResources {
         world.post("/v1/suppressions", &json!({ "address": SUPPRESSED_ADDRESS })).await.expect_status(201);
         world.post("/v1/lists/receive/block", &json!({ "entry": "stranger.example" })).await.expect_status(201);
         let budget = world.post("/v1/budgets", &budget_body("first")).await.expect_status(201).string_field("id");
+        let template = world.post("/v1/templates", &template_body("first")).await.expect_status(201).string_field("id");
         let claim = json!({ "key": "claimed", "lease_s": 60 });
         let claim = world.post("/v1/claims", &claim).await.expect_status(201).string_field("id");
         let stopped_key = json!({ "scope": { "api_key": api_key } });
@@ -268,6 +281,7 @@ impl TeamResources {
             delivery,
             watch,
             budget,
+            template,
             claim,
             stop,
             rule,
@@ -279,7 +293,7 @@ impl TeamResources {
         }
     }
 
-    pub(crate) fn ids(&self) -> [&String; 19] {
+    pub(crate) fn ids(&self) -> [&String; 20] {
         [
             &self.email,
             &self.api_key,
@@ -292,6 +306,7 @@ impl TeamResources {
             &self.delivery,
             &self.watch,
             &self.budget,
+            &self.template,
             &self.claim,
             &self.stop,
             &self.rule,
@@ -318,6 +333,8 @@ impl TeamResources {
             Some("watches") => &self.watch,
             Some("rules") => &self.rule,
             Some("budgets") => &self.budget,
+            // A template has both, and `{name}` takes either.
+            Some("templates") => return path.replace("{name}", &self.template),
             Some("claims") => &self.claim,
             // No outbox is configured: any id will do.
             Some("parked") => &self.email,
@@ -351,6 +368,9 @@ impl TeamResources {
             ("post", "/v1/domains") => call.json(&json!({ "name": "own.example" })),
             ("post", "/v1/suppressions") => call.json(&json!({ "address": "own@example.com" })),
             ("post", "/v1/budgets") => call.json(&budget_body("own")),
+            ("post", "/v1/templates") => call.json(&template_body("own")),
+            ("patch", "/v1/templates/{name}") => call.json(&json!({ "subject": "Changed" })),
+            ("post", "/v1/templates/{name}/preview" | "/v1/templates/{name}/validate") => call.json(&json!({})),
             ("post", "/v1/erasures") => call.json(&json!({ "address": "own@example.com" })),
             ("post", "/v1/claims") => call.json(&json!({ "key": "own", "lease_s": 60 })),
             ("post", "/v1/claims/{id}/begin" | "/v1/claims/{id}/complete") => call.json(&json!({ "token": "ct_x" })),
@@ -400,6 +420,7 @@ impl TeamResources {
             format!("/v1/sources/{}", self.source),
             format!("/v1/rules/{}", self.rule),
             format!("/v1/budgets/{}", self.budget),
+            format!("/v1/templates/{}", self.template),
             format!("/v1/claims/{}", self.claim),
             "/v1/stops".into(),
             "/v1/lists/receive/block".into(),

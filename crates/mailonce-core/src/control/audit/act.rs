@@ -21,6 +21,7 @@ use crate::{
     handoff::action::HandoffAction,
     id::{EmailId, TeamId},
     inbox::Inbox,
+    outbound::template::Template,
     record::{Record, RecordKind},
     time::Time,
     ttl::Ttl,
@@ -266,6 +267,26 @@ impl Act {
     pub fn of_resolved_claim(claim: &Claim, resolution: ClaimResolution) -> Self {
         let act = Self::new(Some(claim.team), "claim.resolved", format!("claim/{}", claim.id));
         act.with_after(json!({ "as": resolution }))
+    }
+
+    /// Creating, changing or removing a template. The wording is not recorded, only which parts of it changed.
+    pub fn of_template(before: Option<&Template>, after: Option<&Template>) -> Option<Self> {
+        let template = after.or(before)?;
+        let json = |template: &Template| {
+            let mut json = serde_json::to_value(&template.source).unwrap_or(Value::Null);
+            json["version"] = template.version.into();
+            json
+        };
+        let values = (before.map(json), after.map(json));
+        let subject = ("template", template.id.to_string());
+        Some(Self::of_change(template.team, subject, &["version"], values).named(&template.name))
+    }
+
+    /// Removing an old version of a template.
+    pub fn of_removed_version(template: &Template) -> Self {
+        let about = format!("template/{}", template.id);
+        let act = Self::new(Some(template.team), "template.version_removed", about).named(&template.name);
+        act.with_before(json!({ "version": template.version }))
     }
 
     /// Creating, changing or removing an endpoint.

@@ -48,6 +48,7 @@ fn head(version: u32) -> EmailHead {
         held_by: None,
         policy: None,
         inbox: None,
+        template: None,
         erased: None,
     }
 }

@@ -51,6 +51,7 @@ pub fn sample_content() -> RawContent {
         tags: vec![("run".into(), Some("42".into()))],
         metadata: vec![("order".into(), MetadataValue::Integer(7))],
         scheduled_at: None,
+        template: None,
     }
 }
 

@@ -8,6 +8,8 @@ mod erasure;
 pub(crate) mod events;
 pub(crate) mod inbound;
 mod search;
+mod templates;
+
 use super::plan::FaultKind;
 use crate::world::{mutants::ports, node_process::NodeProcess};
 use async_trait::async_trait;

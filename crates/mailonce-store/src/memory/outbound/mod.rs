@@ -4,3 +4,4 @@ pub(crate) mod accept;
 pub(crate) mod email_commands;
 pub(crate) mod queries;
 pub(crate) mod tables;
+pub(crate) mod templates;

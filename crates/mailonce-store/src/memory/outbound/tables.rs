@@ -11,7 +11,7 @@ use mailonce_core::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::memory::Tables;
+use crate::memory::{Tables, outbound::templates::TemplateTable};
 
 /// The row of an idempotency key.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +43,7 @@ pub(crate) struct OutboundTables {
     pub(crate) bodies: BTreeMap<EmailId, Vec<u8>>,
     pub(crate) suppressed: BTreeMap<EmailId, Vec<SuppressedCall>>,
     pub(crate) sweep_at: BTreeMap<EmailId, Time>,
+    pub(crate) templates: TemplateTable,
 }
 
 impl OutboundTables {

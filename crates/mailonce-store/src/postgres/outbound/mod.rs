@@ -6,3 +6,4 @@ pub(crate) mod content_guard;
 pub(crate) mod email_commands;
 pub(crate) mod email_insert;
 pub(crate) mod queries;
+mod templates;

@@ -145,6 +145,7 @@ fn new_email_named(key: Option<EmailKey>, intent: Option<Intent>, to: &[&str]) -
         held_by: None,
         policy: None,
         inbox: None,
+        template: None,
         erased: None,
     };
     NewEmail {

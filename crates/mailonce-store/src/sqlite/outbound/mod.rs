@@ -4,3 +4,4 @@ pub(crate) mod accept;
 pub(crate) mod content_guard;
 pub(crate) mod email_commands;
 pub(crate) mod queries;
+mod templates;

@@ -31,6 +31,7 @@ const TAGS: &[(&str, &str)] = &[
     ("outboxes", "Emails from transactions of your own database."),
     ("rules", "What is blocked, filed, labelled or held, and whom the team may write to."),
     ("budgets", "How much may be sent in a period."),
+    ("templates", "Stored wording of emails, in versions."),
     ("stops", "Switches that keep email from leaving."),
     ("suppressions", "Addresses that the team does not send to."),
     ("erasures", "Removing a person's data."),

@@ -12,6 +12,7 @@ use mailonce_core::{
     outbound::{
         content::{EmailContent, MetadataValue, RawAttachment, RawContent},
         email::{Email, Guard, OnUnknown},
+        template::{TemplateRef, TemplateUse},
     },
     problem::{FieldError, Problem},
     ttl::Ttl,
@@ -157,6 +158,27 @@ pub(crate) struct IntentBody {
     period: Option<String>,
 }
 
+/// The template that writes an email.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TemplateUseBody {
+    /// Name of the template.
+    name: String,
+    /// The version; the newest by default.
+    #[serde(default)]
+    version: Option<u32>,
+    /// Values, by variable.
+    #[serde(default)]
+    #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
+    variables: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+impl From<TemplateUseBody> for TemplateUse {
+    fn from(body: TemplateUseBody) -> Self {
+        Self { name: body.name, version: body.version, variables: body.variables.unwrap_or_default() }
+    }
+}
+
 /// An email to send once.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -172,11 +194,15 @@ pub(crate) struct SendBody {
     reply_to: OneOrMany,
     #[serde(default)]
     subject: Option<String>,
-    /// Plain text body. Required unless `html` is set.
+    /// Plain text body. Required unless `html` or `template` is set.
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
     html: Option<String>,
+    /// The template that writes the email, in the place of `subject`, `text` and `html`.
+    #[serde(default)]
+    #[schema(value_type = Option<TemplateUseBody>)]
+    template: Option<StrictObject<TemplateUseBody>>,
     /// Custom headers, by name.
     #[serde(default)]
     #[schema(value_type = Option<BTreeMap<String, String>>)]
@@ -271,6 +297,7 @@ impl SendBody {
             // As everywhere in the API, `null` counts as absent.
             metadata: metadata.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
             scheduled_at: self.scheduled_at,
+            template: self.template.map(|StrictObject(template)| template.into()),
         }
     }
 }
@@ -461,6 +488,9 @@ pub(crate) struct EmailBody {
     #[schema(value_type = BTreeMap<String, u32>)]
     counts: BTreeMap<&'static str, u32>,
     suppressed: u64,
+    /// The template that wrote the email.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: Option<TemplateRefBody>,
     /// The caller's own ids of the call that created the email.
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<CallTraceBody>,
@@ -499,6 +529,7 @@ impl EmailBody {
             thread_id: email.head.thread.map(|id| id.to_string()),
             counts,
             suppressed: email.suppressed,
+            template: email.head.template.as_ref().map(TemplateRefBody::from),
             call: email.head.call.as_ref().map(CallTraceBody::from),
         }
     }
@@ -506,6 +537,19 @@ impl EmailBody {
     /// The same email, with the stop that keeps it from leaving.
     pub(crate) fn with_stop(self, stop: Option<StopId>) -> Self {
         Self { stopped_by: stop.map(|id| id.to_string()), ..self }
+    }
+}
+
+/// A template and its version.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TemplateRefBody {
+    name: String,
+    version: u32,
+}
+
+impl From<&TemplateRef> for TemplateRefBody {
+    fn from(template: &TemplateRef) -> Self {
+        Self { name: template.name.clone(), version: template.version }
     }
 }
 

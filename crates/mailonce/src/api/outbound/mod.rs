@@ -4,3 +4,4 @@ pub(crate) mod email_bodies;
 pub(crate) mod email_detail;
 pub(crate) mod emails;
 pub(crate) mod idempotency_keys;
+pub(crate) mod templates;

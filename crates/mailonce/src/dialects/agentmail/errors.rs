@@ -81,7 +81,8 @@ pub(super) fn classify(problem: &Problem) -> (u16, &'static str, &'static str) {
         | Code::UnsupportedMediaType
         | Code::CursorReset
         | Code::NameTaken
-        | Code::InvalidField => (400, "ValidationError", "validation_error"),
+        | Code::InvalidField
+        | Code::TemplateError => (400, "ValidationError", "validation_error"),
         Code::Unauthorized | Code::KeyExpired | Code::BadSignature => (401, "UnauthorizedError", "unknown_api_key"),
         Code::WrongScope | Code::IpNotAllowed | Code::SenderNotAllowed | Code::SearchDisabled => {
             (403, "ForbiddenError", "missing_permission")

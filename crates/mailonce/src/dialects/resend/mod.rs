@@ -8,6 +8,7 @@
 //! | `inboxes`, `threads`, `thread_search`, `labels`, `replies`, `drafts` | inboxes, their threads, replies and drafts |
 //! | `webhooks`, `event_format` | webhooks and the format of their events |
 //! | `domains`, `api_keys`, `suppressions`, `metrics` | domains, API keys, the suppression list and counts |
+//! | `templates` | stored wording |
 //! | `errors` | problems in Resend's format |
 //! | `not_implemented` | the features that mailonce does not have |
 
@@ -26,6 +27,7 @@ mod receiving;
 mod replies;
 mod send;
 mod suppressions;
+mod templates;
 mod thread_search;
 mod threads;
 mod webhooks;
@@ -127,7 +129,7 @@ fn inbox_routes() -> Router<App> {
         .route("/inboxes/{inbox}/drafts/{draft}/send", post(drafts::send))
 }
 
-/// Routes to manage a team: webhooks, domains, API keys and suppressions.
+/// Routes to manage a team: webhooks, domains, templates, API keys and suppressions.
 fn managing_routes() -> Router<App> {
     Router::new()
         .route("/webhooks", get(webhooks::list).post(webhooks::create))
@@ -140,6 +142,10 @@ fn managing_routes() -> Router<App> {
         .route("/domains", get(domains::list).post(domains::create))
         .route("/domains/{id}", get(domains::read).patch(domains::change).delete(domains::remove))
         .route("/domains/{id}/verify", post(domains::verify))
+        .route("/templates", get(templates::list).post(templates::create))
+        .route("/templates/{id}", get(templates::read).patch(templates::change).delete(templates::remove))
+        .route("/templates/{id}/publish", post(templates::publish))
+        .route("/templates/{id}/duplicate", post(templates::duplicate))
         .route("/api-keys", get(api_keys::list).post(api_keys::create))
         .route("/api-keys/{id}", patch(api_keys::rename).delete(api_keys::remove))
         .route("/suppressions", get(suppressions::list).post(suppressions::add))

@@ -24,7 +24,10 @@ use crate::{
     dialects::{
         attachment::DialectAttachment,
         batch_failure, field_problem,
-        resend::errors::{self, FILE_FIELD, missing_field, problem_message},
+        resend::{
+            errors::{self, FILE_FIELD, missing_field, problem_message},
+            templates::TemplateUseBody,
+        },
         respond_to_send, send_failure, send_failures, with_state_headers,
     },
     http::{
@@ -88,7 +91,7 @@ struct SendBody {
     #[serde(default)]
     scheduled_at: Option<String>,
     #[serde(default)]
-    template: Option<IgnoredAny>,
+    template: Option<TemplateUseBody>,
     #[serde(default)]
     topic_id: Option<IgnoredAny>,
 }
@@ -116,6 +119,7 @@ impl SendBody {
             tags: self.tags.unwrap_or_default().into_iter().map(|tag| (tag.name, Some(tag.value))).collect(),
             metadata: Vec::new(),
             scheduled_at: non_empty_text(self.scheduled_at),
+            template: self.template.map(TemplateUseBody::into),
         };
         let content = EmailContent::validate(raw).map_err(Problem::from).map_err(mark_file_problem)?;
         Ok(SendRequest { ttl: Some(KEY_TTL), ..SendRequest::new(content, key) })
@@ -123,17 +127,15 @@ impl SendBody {
 
     /// Refuses missing required fields and unsupported features.
     fn check(&self) -> Result<(), Problem> {
-        if self.template.is_some() {
-            return Err(field_problem("template", "Templates are not supported; send `html` or `text`."));
-        }
         if self.topic_id.is_some() {
             return Err(field_problem("topic_id", "Topics are not supported; leave `topic_id` out."));
         }
-        let absent = [("from", self.from.is_none()), ("to", self.to.0.is_empty()), ("subject", self.subject.is_none())];
+        let no_subject = self.subject.is_none() && self.template.is_none();
+        let absent = [("from", self.from.is_none()), ("to", self.to.0.is_empty()), ("subject", no_subject)];
         if let Some((field, _)) = absent.into_iter().find(|(_, absent)| *absent) {
             return Err(missing_field(field));
         }
-        if self.text.is_none() && self.html.is_none() {
+        if self.text.is_none() && self.html.is_none() && self.template.is_none() {
             return Err(missing_field("html` or `text"));
         }
         self.check_tags()?;

@@ -100,6 +100,7 @@ impl SendBody {
             tags: Vec::new(),
             metadata: Vec::new(),
             scheduled_at: self.scheduled_at,
+            template: None,
         };
         let content = EmailContent::validate(raw)?;
         Ok(SendRequest { ttl: Some(KEY_TTL), ..SendRequest::new(content, key) })

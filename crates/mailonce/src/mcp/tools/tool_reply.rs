@@ -104,7 +104,9 @@ fn problem_next_step(code: Code) -> &'static str {
         Code::InvalidKey | Code::InvalidJson | Code::InvalidType | Code::UnknownField | Code::InvalidQuery => {
             "Correct what `detail` names and call again; nothing was stored."
         }
-        Code::InvalidField | Code::TooLarge => "Correct what `detail` names and call again; nothing was stored.",
+        Code::InvalidField | Code::TooLarge | Code::TemplateError => {
+            "Correct what `detail` names and call again; nothing was stored."
+        }
         Code::NotFound => "Check the id or address and call again; find_messages lists messages.",
         Code::CursorReset => "Call again without a cursor.",
         Code::Timeout | Code::Internal | Code::Unavailable => "Call again with the same arguments; it is safe.",

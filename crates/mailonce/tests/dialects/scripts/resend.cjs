@@ -363,6 +363,35 @@ async function figures() {
   assert.equal((await good(resend.emails.metrics())).data, undefined);
   await bad(resend.emails.metrics({ metrics: ["opened"] }), 422, "validation_error");
   await bad(resend.emails.metrics({ timezone: "Europe/Berlin" }), 422, "validation_error");
+
+async function templates() {
+  const variables = [{ key: "NAME", type: "string" }, { key: "COUNT", type: "number", fallbackValue: 1 }];
+  const wording = { name: "Node Welcome", subject: "Hello {{{NAME}}}", html: "<style>p{color:red}</style><p>{{{COUNT}}} {{x}} for {{{NAME}}}</p>", variables };
+  const made = await good(resend.templates.create(wording));
+  assert.equal(made.object, "template");
+  assert.deepEqual(await good(resend.templates.publish(made.id)), { object: "template", id: made.id });
+  const read = await good(resend.templates.get("node-welcome"));
+  assert.deepEqual([read.id, read.status, read.subject, read.html], [made.id, "published", wording.subject, wording.html]);
+  assert.deepEqual(read.variables.map(({ key, type, fallback_value }) => [key, type, fallback_value]), [["COUNT", "number", 1], ["NAME", "string", null]]);
+
+  const send = (id, values, idempotencyKey) =>
+    resend.emails.send({ from: "agent@mailonce.test", to: "ada@example.com", template: { id, variables: values } }, { idempotencyKey });
+  const first = await good(send(made.id, { NAME: "<Ada>" }, "node-template"));
+  const sent = await good(resend.emails.get(first.id));
+  assert.deepEqual([sent.subject, sent.html], ["Hello <Ada>", "<style>p{color:red}</style><p>1 {{x}} for &lt;Ada&gt;</p>"]);
+  assert.equal((await good(resend.templates.update(made.id, { subject: "Bye {{{NAME}}}" }))).id, made.id);
+  assert.equal((await good(send(made.id, { NAME: "<Ada>" }, "node-template"))).id, first.id);
+  await bad(send(made.id, { NAME: "Bob" }, "node-template"), 409, "invalid_idempotent_request");
+  const newer = await good(send("node-welcome", { NAME: "Bob", COUNT: 2 }));
+  assert.equal((await good(resend.emails.get(newer.id))).subject, "Bye Bob");
+  assert.match(await bad(send("node-welcome", {}), 422, "validation_error"), /NAME/);
+  await bad(resend.templates.create({ ...wording, name: "x", from: "a@example.com" }), 422, "validation_error");
+
+  const copy = await good(resend.templates.duplicate(made.id));
+  assert.ok((await good(resend.templates.list())).data.some((one) => one.id === copy.id && one.alias === "node-welcome-copy"));
+  assert.equal((await good(resend.templates.remove(copy.id))).deleted, true);
+  assert.equal((await good(resend.templates.remove("node-welcome"))).deleted, true);
+  await bad(resend.templates.get(made.id), 404, "not_found");
 }
 
 async function errors() {
@@ -411,6 +440,7 @@ async function refusals() {
   await sorting();
   await simulations();
   await figures();
+  await templates();
   await errors();
   const refused = await refusals();
   console.log(JSON.stringify({ methods: [...all.keys()].sort(), worked: [...worked].sort(), refused }));

@@ -229,6 +229,22 @@ def sorts(mode):
     assert call("Emails.metrics")["totals"]["sent"] > 0
 
 
+def templates(mode):
+    call = mode.call
+    variables = [{"key": "NAME", "type": "string"}, {"key": "COUNT", "type": "number", "fallback_value": 1}]
+    wording = {"name": f"{mode.word} welcome", "subject": "Hello {{{NAME}}}", "html": "<p>{{{COUNT}}} for {{{NAME}}}</p>", "variables": variables}
+    made = call("Templates.create", wording)["id"]
+    assert call("Templates.publish", made)["id"] == made
+    assert call("Templates.get", f"{mode.word}-welcome")["html"] == wording["html"]
+    sent = call("Emails.send", {"from": "agent@mailonce.test", "to": "ada@example.com", "template": {"id": made, "variables": {"NAME": "Ada"}}})["id"]
+    assert call("Emails.get", sent)["subject"] == "Hello Ada"
+    assert call("Templates.update", {"id": made, "subject": "Bye {{{NAME}}}"})["id"] == made
+    copy = call("Templates.duplicate", made)["id"]
+    assert any(one["id"] == copy for one in call("Templates.list")["data"])
+    for one in (copy, made):
+        assert call("Templates.remove", one)["deleted"] is True
+
+
 def errors(mode):
     call = mode.call
     bad(MissingRequiredFieldsError, 422, "missing_required_field", call, "Emails.send", {})
@@ -247,6 +263,7 @@ for mode in (Mode("plain"), Mode("async")):
     webhooks(mode)
     manages(mode)
     sorts(mode)
+    templates(mode)
     errors(mode)
 
 

@@ -54,6 +54,7 @@ pub(crate) fn email(envelopes: usize) -> Email {
         held_by: None,
         policy: None,
         inbox: None,
+        template: None,
         erased: None,
     };
     let email = NewEmail {

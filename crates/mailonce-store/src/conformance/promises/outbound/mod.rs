@@ -10,6 +10,7 @@ mod look_alikes;
 mod operations;
 mod overlaps;
 mod simulated;
+mod templates;
 
 promises! {
     /// Each store method is one transaction, and a retry gets the first answer.
@@ -53,6 +54,36 @@ promises! {
         a_simulated_send_writes_nothing,
         /// A simulated send gets the answer of the real one: its holds, the email of its key, or the full budget.
         a_simulated_send_is_answered_as_the_real_one,
+    }
+
+    /// A template is stored wording, in numbered versions that never change.
+    templates "Templates" {
+        /// A template is read back unchanged, by its name and by its id.
+        a_template_is_read_back_unchanged_by_name_and_id,
+        /// A name is used once in a team, and a retry creates nothing.
+        a_name_is_used_once_in_a_team,
+        /// A creation under a key that created a template creates nothing.
+        a_replayed_creation_creates_nothing,
+        /// A change adds a version, and the earlier ones stay readable.
+        a_change_adds_a_version_and_keeps_the_earlier_ones,
+        /// A version is added only after the newest one, and a retry adds nothing.
+        a_version_follows_the_one_that_was_read,
+        /// Of concurrent changes of a version, one adds the next version.
+        of_concurrent_changes_one_adds_a_version,
+        /// A template has at most a hundred versions. Removing an old one makes room.
+        a_template_has_at_most_a_hundred_versions,
+        /// The newest version of a template cannot be removed alone.
+        the_newest_version_stays,
+        /// A team has at most a thousand templates, also by concurrent calls.
+        a_team_has_at_most_a_thousand_templates,
+        /// Templates are listed newest first, in their newest version.
+        templates_are_listed_newest_first_in_pages,
+        /// A removed template is gone with all its versions, and its name is free.
+        a_removed_template_is_gone_with_its_versions,
+        /// Templates of another team cannot be read, changed or removed.
+        templates_of_another_team_are_not_found,
+        /// Each change of a template has an entry in the audit log, which does not repeat its wording.
+        every_change_of_a_template_is_audited_without_its_wording,
     }
 
     /// Of overlapping emails with the same intent, only one is sent. The others are held.
