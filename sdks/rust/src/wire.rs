@@ -363,6 +363,8 @@ pub struct Email {
     #[serde(default)]
     pub suppressed: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
     #[serde(default)]
     pub to: Vec<String>,
@@ -419,6 +421,8 @@ pub struct EmailDetail {
     pub subject: String,
     #[serde(default)]
     pub suppressed: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateRef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
     #[serde(default)]
@@ -1463,7 +1467,9 @@ pub struct Mail {
     pub subject: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<Tag>>,
-    /// Plain text body. Required unless `html` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateUse>,
+    /// Plain text body. Required unless `html` or `template` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     pub to: Addresses,
@@ -1559,6 +1565,28 @@ pub struct TagPair {
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
+}
+
+/// A template and its version.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TemplateRef {
+    pub name: String,
+    #[serde(default)]
+    pub version: u32,
+}
+
+/// The template that writes an email.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TemplateUse {
+    /// Name of the template.
+    pub name: String,
+    /// Values, by variable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variables: Option<BTreeMap<String, serde_json::Value>>,
+    /// The version; the newest by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
 }
 
 /// A thread: messages and emails that reply to each other.

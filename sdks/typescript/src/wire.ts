@@ -237,6 +237,7 @@ export interface Email {
   stopped_by?: string | null;
   subject: string;
   suppressed: number;
+  template?: TemplateRef | null;
   thread_id?: string | null;
   to: string[];
   version: number;
@@ -273,6 +274,7 @@ export interface EmailDetail {
   stopped_by?: string | null;
   subject: string;
   suppressed: number;
+  template?: TemplateRef | null;
   thread_id?: string | null;
   to: string[];
   version: number;
@@ -989,7 +991,8 @@ export interface Send {
   scheduled_at?: string | null;
   subject?: string | null;
   tags?: Tag[] | null;
-  /** Plain text body. Required unless `html` is set. */
+  template?: TemplateUse | null;
+  /** Plain text body. Required unless `html` or `template` is set. */
   text?: string | null;
   to: Addresses;
   /** Name of the transport to use; chosen by the server when absent. */
@@ -1052,6 +1055,22 @@ export type Tag = string | TagPair;
 export interface TagPair {
   name: string;
   value?: string | null;
+}
+
+/** A template and its version. */
+export interface TemplateRef {
+  name: string;
+  version: number;
+}
+
+/** The template that writes an email. */
+export interface TemplateUse {
+  /** Name of the template. */
+  name: string;
+  /** Values, by variable. */
+  variables?: Record<string, unknown> | null;
+  /** The version; the newest by default. */
+  version?: number | null;
 }
 
 /** A thread: messages and emails that reply to each other. */

@@ -313,6 +313,7 @@ class Email:
     settled_at: str | None = None
     stopped_by: str | None = None
     """Id of the stop that keeps the email from leaving."""
+    template: TemplateRef | None = None
     thread_id: str | None = None
 
 
@@ -365,6 +366,7 @@ class EmailDetail:
     settled_at: str | None = None
     stopped_by: str | None = None
     """Id of the stop that keeps the email from leaving."""
+    template: TemplateRef | None = None
     thread_id: str | None = None
     html: str | None = None
     intent: Intent | None = None
@@ -1154,8 +1156,9 @@ class Send(_SendNeeds, total=False):
     """When to send: RFC 3339 time with an offset, or a relative time such as `in 5 minutes`. At once when absent."""
     subject: str | None
     tags: Sequence[Tag] | None
+    template: TemplateUse | None
     text: str | None
-    """Plain text body. Required unless `html` is set."""
+    """Plain text body. Required unless `html` or `template` is set."""
     transport: str | None
     """Name of the transport to use; chosen by the server when absent."""
     ttl: Ttl | None
@@ -1227,6 +1230,28 @@ class TagPair(_TagPairNeeds, total=False):
     """A tag with a value."""
 
     value: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemplateRef:
+    """A template and its version."""
+
+    name: str
+    version: int
+
+
+class _TemplateUseNeeds(TypedDict):
+    name: str
+    """Name of the template."""
+
+
+class TemplateUse(_TemplateUseNeeds, total=False):
+    """The template that writes an email."""
+
+    variables: Mapping[str, Any] | None
+    """Values, by variable."""
+    version: int | None
+    """The version; the newest by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
