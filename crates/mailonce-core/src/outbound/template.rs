@@ -193,14 +193,22 @@ impl TemplateUse {
         if let Some(message) = name_error(&self.name).filter(|_| Uuid::try_parse(&self.name).is_err()) {
             faults.push(FieldError::new("template.name", message));
         }
-        self.variables.retain(|_, value| !value.is_null());
-        let bytes = serde_json::to_vec(&self.variables).map_or(usize::MAX, |json| json.len());
-        if bytes > limits::TEMPLATE_BYTES {
-            let most = limits::TEMPLATE_BYTES / 1024;
-            faults.push(FieldError::new("template.variables", format!("are larger than {most} KiB of JSON")));
+        match check_variables(std::mem::take(&mut self.variables)) {
+            Ok(variables) => self.variables = variables,
+            Err(message) => faults.push(FieldError::new("template.variables", message)),
         }
         self
     }
+}
+
+/// Leaves out null values, which count as absent. The error is what is wrong with the values.
+pub fn check_variables(mut variables: Map<String, Value>) -> Result<Map<String, Value>, String> {
+    variables.retain(|_, value| !value.is_null());
+    let bytes = serde_json::to_vec(&variables).map_or(usize::MAX, |json| json.len());
+    if bytes > limits::TEMPLATE_BYTES {
+        return Err(format!("are larger than {} KiB of JSON", limits::TEMPLATE_BYTES / 1024));
+    }
+    Ok(variables)
 }
 
 /// The template and version that an email was written with.

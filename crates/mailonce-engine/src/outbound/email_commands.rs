@@ -24,6 +24,7 @@ use mailonce_core::{
         holds::Holds,
         schedule::Schedule,
         suppressed_call::SuppressedReason,
+        test_recipient::TestRecipient,
     },
     problem::{Code, Problem},
     time::Time,
@@ -204,13 +205,13 @@ impl Outbound {
     /// The old handoffs can't be copied: after a failover they contain the envelopes of both transports.
     pub(crate) fn rebuild_envelopes(&self, email: &Email, body: &[u8]) -> Vec<Envelope> {
         let Some(content) = self.ctx.packer.unpack(body) else { return Vec::new() };
-        let last = email
-            .handoffs
-            .last()
-            .map(|handoff| handoff.transport.as_str())
-            .filter(|name| !transport_selector::is_sandbox_internal(name));
+        let last = email.handoffs.last().map(|handoff| handoff.transport.as_str());
         let known = last.filter(|name| self.ctx.transports.selectable_names().contains(name));
-        let select = || self.ctx.transports.select(&content, email.head.channel, self.ctx.entropy.next_u64());
+        // A version that was sent again through another channel must not reach a next hop either.
+        let was_simulated = last == Some(transport_selector::SANDBOX_FAULTS)
+            && content.recipients().iter().all(|to| TestRecipient::parse(to).is_some());
+        let channel = if was_simulated { Channel::Resend } else { email.head.channel };
+        let select = || self.ctx.transports.select(&content, channel, self.ctx.entropy.next_u64());
         let transport = known.unwrap_or_else(select);
         self.ctx.transports.envelopes(transport, &content)
     }

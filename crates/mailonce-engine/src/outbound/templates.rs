@@ -18,7 +18,7 @@ use mailonce_core::{
     operation::IdempotentResult,
     outbound::template::{
         AddVersionResult, CreateTemplateResult, Template, TemplateKey, TemplateRef, TemplateSource, TemplateVariable,
-        name_error,
+        check_variables, name_error,
     },
     problem::{Code, Problem, shorten},
     time::Time,
@@ -238,6 +238,7 @@ impl Outbound {
         (name, version): (&str, Option<u32>),
         variables: Map<String, Value>,
     ) -> Result<(Template, RenderedTemplate), Problem> {
+        let variables = check_values(variables)?;
         let template = self.template(caller, name, version).await?;
         let rendered = render(&template, variables).await?;
         Ok((template, rendered))
@@ -251,6 +252,7 @@ impl Outbound {
         change: impl FnOnce(&mut TemplateSource),
         values: Option<Map<String, Value>>,
     ) -> Result<TemplateCheck, Problem> {
+        let values = values.map(check_values).transpose()?;
         let mut template = self.template(caller, name, version).await?;
         change(&mut template.source);
         template.source.validate()?;
@@ -282,6 +284,11 @@ impl Outbound {
         keyed.template = Some(TemplateRef { name: template.name, version: template.version });
         Ok(())
     }
+}
+
+/// Checks variables as a send does, so that a preview shows what would be sent.
+fn check_values(values: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
+    check_variables(values).map_err(|message| Problem::invalid_field("variables", message))
 }
 
 async fn render(template: &Template, variables: Map<String, Value>) -> Result<RenderedTemplate, Problem> {

@@ -1,7 +1,9 @@
 //! The filters and tests of templates. Each filter measures the text that it reads and makes, so that filters in a loop
 //! cannot take more time or memory than a render is allowed.
 
-use minijinja::{Environment, Error, ErrorKind, Value, filters as builtin, tests as builtin_tests, value::ValueKind};
+use minijinja::{
+    Environment, Error, ErrorKind, State, Value, filters as builtin, tests as builtin_tests, value::ValueKind,
+};
 use std::{
     borrow::Cow,
     fmt::Write as _,
@@ -92,13 +94,9 @@ pub(super) fn register(env: &mut Environment<'_>, allowance: &Arc<Allowance>) {
     add_text_filter(env, allowance, "trim", |text| text.trim().to_owned());
     add_text_filter(env, allowance, "capitalize", capitalize);
     add_text_filter(env, allowance, "urlencode", urlencode);
-    for name in ["e", "escape"] {
-        env.add_filter(name, builtin::escape);
-    }
     for name in ["d", "default"] {
         env.add_filter(name, default);
     }
-    env.add_filter("safe", |text: String| Value::from_safe_string(text));
     env.add_filter("fixed", fixed);
     env.add_filter("round", builtin::round);
     env.add_filter("abs", builtin::abs);
@@ -128,6 +126,17 @@ fn add_measured_filters(env: &mut Environment<'_>, allowance: &Arc<Allowance>) {
             builtin::length(&value)
         });
     }
+    for name in ["e", "escape"] {
+        let allowance = Arc::clone(allowance);
+        env.add_filter(name, move |state: &mut State<'_, '_>, value: Value| {
+            allowance.spend(value.as_str().map_or(0, str::len))?;
+            let escaped = builtin::escape(state, &value)?;
+            allowance.spend(escaped.as_str().map_or(0, str::len))?;
+            Ok::<_, Error>(escaped)
+        });
+    }
+    let shared = Arc::clone(allowance);
+    env.add_filter("safe", move |text: String| shared.measured(text).map(Value::from_safe_string));
     let shared = Arc::clone(allowance);
     env.add_filter("last", move |value: Value| {
         shared.spend(value.as_str().map_or(0, str::len))?;

@@ -320,7 +320,7 @@ pub(super) async fn change(
 ) -> ResendResult {
     for _ in 0..MAX_CONFLICT_RETRIES {
         let draft = find_unsent(&app, &auth, &inbox, &name).await?;
-        refuse_scheduled(&draft)?;
+        refuse_foreign(&draft)?;
         let mut details = draft.details.clone();
         body.parse::<DraftRequestBody>()?.apply(&mut details, app.engine.ctx.now())?;
         // The email of the last attempt was refused, so the new content needs another one.
@@ -336,12 +336,16 @@ pub(super) async fn change(
     Err(draft_changes_too_fast().into())
 }
 
-/// Resend has no scheduled drafts; those of AgentMail's API stay with it.
-fn refuse_scheduled(draft: &Draft) -> Result<(), Problem> {
-    if draft.details.send_at.is_none() && draft.details.forward_of.is_none() {
+/// Refuses drafts of AgentMail's API that have what Resend's drafts do not have: they would be sent without it, and a
+/// reply to a Message-ID would be sent as a new email.
+fn refuse_foreign(draft: &Draft) -> Result<(), Problem> {
+    let DraftDetails { send_at, forward_of, reply_to, reply_all, in_reply_to, .. } = &draft.details;
+    let is_own_reply = in_reply_to.is_none() || replied_to(&draft.details).is_some();
+    if send_at.is_none() && forward_of.is_none() && reply_to.is_empty() && !reply_all && is_own_reply {
         return Ok(());
     }
-    Err(Problem::new(Code::TooLate, "This draft is scheduled or a forward; use the API that created it."))
+    let detail = "This draft has a schedule, a forwarded email or reply settings; use the API that created it.";
+    Err(Problem::new(Code::TooLate, detail))
 }
 
 /// `DELETE /inboxes/{inbox}/drafts/{draft}`.
@@ -388,13 +392,17 @@ pub(super) async fn send(
     let headers = body.parse::<DraftSendBody>()?.check()?;
     for _ in 0..MAX_CONFLICT_RETRIES {
         let (draft, inbox) = find_any(&app, &auth, &inbox, &name).await?;
-        refuse_scheduled(&draft)?;
+        refuse_foreign(&draft)?;
         let draft = app.engine.drafts.finish_pending_cancel(&auth.caller, draft.id).await?;
         if draft.details.removed {
             return Err(missing_draft().into());
         }
         let keyed_call = auth.keyed_call("resend draft send", &name, &body.canonical()?);
         let Some(draft) = lock_for_sending(&app.engine, &auth.caller, &draft, keyed_call).await? else { continue };
+        // Its key is forgotten after a day; the draft itself says for good that it was sent.
+        if let Some(email) = draft.details.email {
+            return Ok(json(StatusCode::OK, &SendReceiptBody { id: email.to_string() }));
+        }
         match send_as_email(&app, &auth, &inbox, &draft, headers.clone()).await {
             Ok(sent) => {
                 app.engine.drafts.record_draft_email(&auth.caller, &draft, sent.id).await?;
@@ -424,6 +432,7 @@ async fn send_as_email(
         content_id: file.content_id.clone(),
     };
     let attachments = details.files.iter().map(file).collect();
+    check_test_recipients(&details.to, &details.cc, &details.bcc)?;
     if let Some(message) = replied_to(details) {
         let request =
             ReplyRequest { text: details.text.clone(), html: details.html.clone(), key, ..Default::default() };
@@ -462,7 +471,6 @@ async fn send_as_email(
             return Err(missing_field(field));
         }
     }
-    check_test_recipients(&details.to, &details.cc, &details.bcc)?;
     let (content, sender_name) = (EmailContent::validate(raw)?, inbox.settings.name.clone());
     app.engine.outbound.send(&auth.caller, SendRequest { ttl, sender_name, ..SendRequest::new(content, key) }).await
 }

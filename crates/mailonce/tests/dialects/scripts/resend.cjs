@@ -313,6 +313,7 @@ async function drafts(inbox, threadId) {
   // A draft is sent once, under any key.
   const sends = await Promise.all(Array.from({ length: 10 }, (_, n) => good(drafts.send(draft, n % 2 ? { idempotencyKey: `node-draft-${n}` } : {}))));
   assert.equal(new Set(sends.map((one) => one.id)).size, 1);
+  assert.equal((await good(drafts.send({ ...draft, headers: { "X-Other": "1" } }))).id, sends[0].id);
   await bad(drafts.get(draft), 404, "not_found");
   await bad(drafts.update({ ...draft, text: "Three" }), 409, "resource_locked");
   await bad(drafts.remove(draft), 409, "resource_locked");
@@ -363,6 +364,7 @@ async function figures() {
   assert.equal((await good(resend.emails.metrics())).data, undefined);
   await bad(resend.emails.metrics({ metrics: ["opened"] }), 422, "validation_error");
   await bad(resend.emails.metrics({ timezone: "Europe/Berlin" }), 422, "validation_error");
+}
 
 async function templates() {
   const variables = [{ key: "NAME", type: "string" }, { key: "COUNT", type: "number", fallbackValue: 1 }];
