@@ -182,8 +182,8 @@ fn hostile_templates_end_fast() {
         format!("{{{{ {}1 }}}}", "-".repeat(200_000)),
         format!("{{% if x %}}{}{{% endif %}}", "{% elif x %}".repeat(20_000)),
         deep("{% if x %}", "{% endif %}", 12_000),
-        (0..2_000).map(|n| format!("{{% set a{n} = big|e %}}")).collect(),
-        (0..2_000).map(|n| format!("{{% set a{n} = big|safe %}}")).collect(),
+        (0..2_000).map(|n| format!("{{% set a{n} = big|e %}}")).collect::<Vec<_>>().concat(),
+        (0..2_000).map(|n| format!("{{% set a{n} = big|safe %}}")).collect::<Vec<_>>().concat(),
         "{{ x }}".repeat(36_000),
     ];
     let variables = json!({ "x": "x", "big": "x".repeat(200_000), "l": (0..500).collect::<Vec<_>>() });

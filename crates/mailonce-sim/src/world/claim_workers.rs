@@ -366,7 +366,7 @@ pub(super) async fn read_claims(cluster: &SimulatedCluster) -> Result<Vec<ClaimR
     let engine = &cluster.nodes[0].engine;
     for (team, claim) in all_claims(cluster).await? {
         let view = engine.claims.claim(&cluster.callers[team], claim.id).await;
-        let view = view.map_err(|problem| StoreError::Corrupt(problem.detail.to_string()))?;
+        let view = view.map_err(|problem| StoreError::Corrupt(problem.detail.clone()))?;
         rows.push(ClaimRow {
             id: claim.id.to_string(),
             team: team_name(team),
