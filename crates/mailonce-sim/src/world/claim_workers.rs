@@ -6,17 +6,14 @@
 use crate::proof::history::{ClaimCall, ClaimCallKind, ClaimEffect, ClaimReply, ClaimRow};
 use crate::world::clients::{SimulatedClients, team_name};
 use crate::world::cluster::SimulatedCluster;
+use crate::world::conversation_mail;
 use mailonce_core::{
     claims::{Claim, ClaimEvidence, ClaimQuery, ClaimResolution, ClaimState, LostHolderPolicy},
-    conversation::escalation::{Escalation, EscalationState},
+    conversation::escalation::EscalationState,
     id::ClaimId,
     key::Key,
-    ports::{
-        claim_store::ClaimStore as _,
-        store::{Store as _, StoreError},
-    },
+    ports::{claim_store::ClaimStore as _, store::StoreError},
     problem::{Code, Problem},
-    record::RecordKind,
 };
 use mailonce_engine::{
     Engine,
@@ -324,18 +321,9 @@ impl ClaimCaller {
 
 /// Claims that people are asked about.
 async fn escalated_claims(cluster: &SimulatedCluster) -> Result<BTreeSet<ClaimId>, StoreError> {
-    let mut asked = BTreeSet::new();
-    for caller in &cluster.callers {
-        let page = cluster.store.records(caller.team.id, RecordKind::Escalation, None, ROW_LIMIT).await?;
-        for record in page.rows {
-            let escalation: Escalation =
-                serde_json::from_str(&record.json).map_err(|why| StoreError::Corrupt(why.to_string()))?;
-            if escalation.state == EscalationState::Open {
-                asked.extend(escalation.about.claim);
-            }
-        }
-    }
-    Ok(asked)
+    let all = conversation_mail::all_escalations(cluster).await?;
+    let open = all.into_iter().filter(|escalation| escalation.state == EscalationState::Open);
+    Ok(open.filter_map(|escalation| escalation.about.claim).collect())
 }
 
 async fn all_claims(cluster: &SimulatedCluster) -> Result<Vec<(usize, Claim)>, StoreError> {

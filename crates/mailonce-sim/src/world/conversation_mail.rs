@@ -224,17 +224,21 @@ pub(super) async fn next_due(cluster: &SimulatedCluster) -> Result<Option<i64>, 
 
 /// Records the escalations at the end.
 pub(super) async fn read_escalations(cluster: &SimulatedCluster) -> Result<Vec<EscalationRow>, StoreError> {
+    let rows = all_escalations(cluster).await?.into_iter().map(|asked| EscalationRow {
+        reason: asked.reason.as_str().to_owned(),
+        email: asked.about.email.map(|id| id.to_string()).unwrap_or_default(),
+        message: asked.about.message.map(|id| id.to_string()).unwrap_or_default(),
+    });
+    Ok(rows.collect())
+}
+
+/// The escalations of all teams.
+pub(super) async fn all_escalations(cluster: &SimulatedCluster) -> Result<Vec<Escalation>, StoreError> {
     let mut all = Vec::new();
     for caller in &cluster.callers {
         let page = cluster.store.records(caller.team.id, RecordKind::Escalation, None, ROW_LIMIT).await?;
         for record in page.rows {
-            let asked: Escalation =
-                serde_json::from_str(&record.json).map_err(|why| StoreError::Corrupt(why.to_string()))?;
-            all.push(EscalationRow {
-                reason: asked.reason.as_str().to_owned(),
-                email: asked.about.email.map(|id| id.to_string()).unwrap_or_default(),
-                message: asked.about.message.map(|id| id.to_string()).unwrap_or_default(),
-            });
+            all.push(serde_json::from_str(&record.json).map_err(|why| StoreError::Corrupt(why.to_string()))?);
         }
     }
     Ok(all)
