@@ -39,6 +39,8 @@ ids! {
     TeamId,
     /// The id of an API key.
     ApiKeyId,
+    /// The id of a person in a team.
+    PersonId,
     /// The id of an accepted outbound email.
     EmailId,
     /// The id of an event.

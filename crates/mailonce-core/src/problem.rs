@@ -58,6 +58,15 @@ codes! {
     /// The API key has expired.
     KeyExpired = "key_expired", 401, Never, "The API key has expired",
         "Use a new API key; `expires_at` is when this one expired.";
+    /// The session of a person is over.
+    SessionEnded = "session_ended", 401, Never, "The session is over",
+        "Sign in again.";
+    /// A request of a session came without the token that proves which page sent it.
+    CsrfFailed = "csrf_failed", 403, Never, "The request did not prove that it comes from a page of this server",
+        "Read `csrf_token` from GET /v1/session, and send it in the header Mailonce-Csrf.";
+    /// A link was used before, or has expired.
+    LinkGone = "link_gone", 410, Never, "The link was used before or has expired",
+        "Ask for a new link.";
     /// The signature of a provider's request is not valid.
     BadSignature = "bad_signature", 401, Never, "The signature or secret of the provider's request is not valid",
         "Configure the same secret at the provider and at this source; POST /v1/sources/{id}/rotate changes it.";

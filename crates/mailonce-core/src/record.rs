@@ -45,6 +45,10 @@ string_enum! {
         Budget = "budget",
         /// The erasure of a person. These records are also the journal that a restore applies again.
         Erasure = "erasure",
+        /// A person.
+        Person = "person",
+        /// A link that signs a person in.
+        SignInLink = "sign_in_link",
     }
 }
 

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::{
     control::audit::chain::format_hash,
-    id::{ApiKeyId, TeamId},
+    id::{ApiKeyId, PersonId, TeamId},
     key::{InstallSecret, keyed_hash},
     string_enum::string_enum,
     time::Time,
@@ -74,8 +74,8 @@ pub struct CallOrigin {
 pub enum CallerId {
     /// A program with an API key.
     ApiKey(ApiKeyId),
-    /// A person, by id.
-    Person(String),
+    /// A person.
+    Person(PersonId),
     /// mailonce itself: `server` or `cli`.
     System(&'static str),
 }
@@ -121,6 +121,11 @@ impl CallOrigin {
         Self { caller: CallerId::ApiKey(key), team: Some(team), from, at }
     }
 
+    /// A call of a person.
+    pub fn of_person(person: PersonId, team: TeamId, from: CallSource, at: Time) -> Self {
+        Self { caller: CallerId::Person(person), team: Some(team), from, at }
+    }
+
     /// mailonce itself, on behalf of nobody who can be named: `server` or `cli`.
     pub fn of_system(what: &'static str, at: Time) -> Self {
         Self { caller: CallerId::System(what), team: None, from: CallSource::Local(what), at }
@@ -130,7 +135,7 @@ impl CallOrigin {
     pub fn actor(&self) -> Actor {
         let (kind, id) = match &self.caller {
             CallerId::ApiKey(id) => (ActorKind::ApiKey, id.to_string()),
-            CallerId::Person(id) => (ActorKind::Person, id.clone()),
+            CallerId::Person(id) => (ActorKind::Person, id.to_string()),
             CallerId::System(what) => (ActorKind::System, (*what).to_owned()),
         };
         Actor { kind, id }

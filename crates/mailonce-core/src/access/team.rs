@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 use crate::{
+    access::person::PersonalAccess,
     cidr::Cidr,
     id::{ApiKeyId, TeamId},
     string_enum::string_enum,
@@ -21,6 +22,8 @@ string_enum! {
         Reply = "reply",
         /// See secrets found in mail.
         Secrets = "secrets",
+        /// Decide what waits for a person. Agents should not have it.
+        Approve = "approve",
         /// Manage the team: API keys and remembered idempotency keys.
         Admin = "admin",
         /// Manage teams.
@@ -84,6 +87,9 @@ pub struct ApiKeyDetails {
     /// IP addresses it may be used from; any when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_ips: Vec<Cidr>,
+    /// The person for whom it acts; `None` for an API key of a program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<PersonalAccess>,
 }
 
 impl ApiKeyDetails {
@@ -98,6 +104,7 @@ impl ApiKeyDetails {
             rate_per_s: None,
             expires_at: None,
             allow_ips: Vec::new(),
+            on_behalf_of: None,
         }
     }
 }
@@ -156,6 +163,7 @@ mod tests {
                 rate_per_s: None,
                 expires_at: expires_at.map(Time),
                 allow_ips: Vec::new(),
+                on_behalf_of: None,
             },
             created_at: Time(0),
             revoked_at: None,

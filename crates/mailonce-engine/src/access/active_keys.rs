@@ -80,13 +80,15 @@ impl Access {
     /// Ends the streams and waits of keys that are no longer valid.
     pub(crate) async fn check_active_keys(&self) {
         for key in self.active_keys.upgrade_all() {
-            match self.ctx.store.api_key_by_hash(key.hash).await {
-                Ok(found) if found.as_ref().is_some_and(|(found, _)| found.is_active(self.ctx.now())) => {}
-                Ok(_) => {
+            match self.is_credential_valid(key.hash).await {
+                Ok(true) => {}
+                Ok(false) => {
                     key.revoked.send_replace(true);
                 }
                 // Open streams read from the same store and end when it fails, so nothing more is done here.
-                Err(error) => tracing::debug!(%error, "cannot check an API key with open streams or waits"),
+                Err(problem) => {
+                    tracing::debug!(problem = problem.detail, "cannot check an API key with open streams or waits")
+                }
             }
         }
     }

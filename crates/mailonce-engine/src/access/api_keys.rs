@@ -5,6 +5,7 @@ use crate::{
         Access,
         active_keys::invalid_api_key,
         caller::{Caller, InboxRestriction},
+        sessions::check_session,
     },
     runtime::{
         keyed_call::{KeyedCall, operation},
@@ -37,6 +38,8 @@ use subtle::ConstantTimeEq as _;
 /// How long a cached API key is valid, with and without other nodes that may revoke it.
 const MULTI_NODE_TTL_MS: i64 = 2_000;
 const SINGLE_NODE_TTL_MS: i64 = 60_000;
+/// The same for the credentials of people: a sign-out or a new role counts everywhere within a second.
+const PERSONAL_TTL_MS: i64 = 500;
 /// API keys in the cache.
 const CACHE_CAPACITY: usize = 10_000;
 
@@ -70,7 +73,11 @@ impl CredentialCache {
 
     fn get(&self, hash: &[u8; 32], now: Time) -> Option<Arc<CachedCredential>> {
         let known = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(hash).filter(|known| now.since(known.read_at) < self.ttl_ms).cloned()
+        let is_fresh = |known: &&Arc<CachedCredential>| {
+            let is_personal = known.key.details.on_behalf_of.is_some();
+            now.since(known.read_at) < if is_personal { self.ttl_ms.min(PERSONAL_TTL_MS) } else { self.ttl_ms }
+        };
+        known.get(hash).filter(is_fresh).cloned()
     }
 
     fn put(
@@ -150,7 +157,9 @@ fn check_restrictions(key: &ApiKey, details: &ApiKeyDetails) -> Result<(), Probl
             "allowed_senders must be a subset of the addresses that this API key may send from",
         ));
     }
-    let expiry_ok = key.details.expires_at.is_none_or(|own| details.expires_at.is_some_and(|new| new <= own));
+    // A person's keys outlive the session in which they were made.
+    let expires_at = key.details.expires_at.filter(|_| key.details.on_behalf_of.is_none());
+    let expiry_ok = expires_at.is_none_or(|own| details.expires_at.is_some_and(|new| new <= own));
     let rate_ok = key.details.rate_per_s.is_none_or(|own| details.rate_per_s.is_some_and(|new| new <= own));
     let inside = |block: &Cidr| key.details.allow_ips.iter().any(|own| own.contains_block(block));
     let ips_ok =
@@ -205,9 +214,22 @@ fn normalize(mut details: ApiKeyDetails) -> ApiKeyDetails {
     details
 }
 
-/// The keyed hash under which an API key is stored.
-fn credential_hash(secret: &InstallSecret, credential: &str) -> [u8; 32] {
-    secret.mac("api-key", &[credential.as_bytes()])
+/// What a credential is. Each kind has a hash of its own, so that none can be used as another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// An API key of a program.
+    ApiKey,
+    /// The session of a person in a browser.
+    Session,
+}
+
+/// The keyed hash under which a credential is stored.
+pub(super) fn credential_hash(secret: &InstallSecret, kind: CredentialKind, credential: &str) -> [u8; 32] {
+    let label = match kind {
+        CredentialKind::ApiKey => "api-key",
+        CredentialKind::Session => "session",
+    };
+    secret.mac(label, &[credential.as_bytes()])
 }
 
 /// Only a caller with the right secret learns that its key expired, so this doesn't help guessing.
@@ -220,15 +242,30 @@ fn key_expired_problem(key: &ApiKey) -> Problem {
 impl Access {
     /// Authenticates a caller. Unknown and revoked keys get the same answer.
     pub async fn authenticate(&self, credential: &str, channel: Channel) -> Result<Caller, Problem> {
+        self.authenticate_as(CredentialKind::ApiKey, credential, channel).await
+    }
+
+    /// Authenticates the session of a person.
+    pub async fn authenticate_session(&self, secret: &str) -> Result<Caller, Problem> {
+        self.authenticate_as(CredentialKind::Session, secret, Channel::Http).await
+    }
+
+    async fn authenticate_as(
+        &self,
+        kind: CredentialKind,
+        credential: &str,
+        channel: Channel,
+    ) -> Result<Caller, Problem> {
         let now = self.ctx.now();
-        let hash = credential_hash(&self.ctx.secret, credential);
+        let hash = credential_hash(&self.ctx.secret, kind, credential);
         let known = if let Some(known) = self.credentials.get(&hash, now) {
             known
         } else {
             let found = self.ctx.store.api_key_by_hash(hash).await.map_err(unavailable)?;
-            let found = found.ok_or_else(invalid_api_key)?;
-            let restriction = self.inbox_restriction_of(&found.0).await.map_err(unavailable)?;
-            self.credentials.put(hash, found, restriction, now)
+            let (mut key, team) = found.ok_or_else(invalid_api_key)?;
+            self.apply_role(&mut key, now).await?;
+            let restriction = self.inbox_restriction_of(&key).await.map_err(unavailable)?;
+            self.credentials.put(hash, (key, team), restriction, now)
         };
         let same: bool = known.key.hash.ct_eq(&hash).into();
         if !same || known.key.revoked_at.is_some() {
@@ -250,9 +287,33 @@ impl Access {
         Ok(Caller { key, team, channel, call: None, inbox_restriction: restriction })
     }
 
+    /// Gives the credential of a person the scopes of the person's role, if it is still valid.
+    async fn apply_role(&self, key: &mut ApiKey, now: Time) -> Result<(), Problem> {
+        let Some(access) = &key.details.on_behalf_of else { return Ok(()) };
+        let view = self.person_of(key.team, access.person).await?;
+        let last_used_at = key.last_used_at.unwrap_or(key.created_at);
+        key.details.scopes = check_session(key, view.as_ref().map(|view| &view.person), last_used_at, now)?;
+        Ok(())
+    }
+
+    /// Whether the credential with this hash is valid now.
+    pub(super) async fn is_credential_valid(&self, hash: [u8; 32]) -> Result<bool, Problem> {
+        let now = self.ctx.now();
+        let Some((mut key, _)) = self.ctx.store.api_key_by_hash(hash).await.map_err(unavailable)? else {
+            return Ok(false);
+        };
+        // An open stream is a use.
+        key.last_used_at = Some(now);
+        match self.apply_role(&mut key, now).await {
+            Ok(()) => Ok(key.is_active(now)),
+            Err(problem) if problem.code == Code::SessionEnded => Ok(false),
+            Err(problem) => Err(problem),
+        }
+    }
+
     /// Whether this process has found the API key valid before. It may have been revoked since.
     pub fn is_api_key_cached(&self, credential: &str) -> bool {
-        let hash = credential_hash(&self.ctx.secret, credential);
+        let hash = credential_hash(&self.ctx.secret, CredentialKind::ApiKey, credential);
         self.credentials.entries.read().unwrap_or_else(PoisonError::into_inner).contains_key(&hash)
     }
 
@@ -269,7 +330,7 @@ impl Access {
         ApiKey {
             id: ApiKeyId(self.ctx.new_id(now)),
             team,
-            hash: credential_hash(&self.ctx.secret, secret),
+            hash: credential_hash(&self.ctx.secret, CredentialKind::ApiKey, secret),
             details,
             created_at: now,
             revoked_at: None,
@@ -374,7 +435,8 @@ impl Access {
     /// The API keys of the caller's team, newest first.
     pub async fn api_keys(&self, caller: &Caller) -> Result<Vec<ApiKey>, Problem> {
         let mut keys = self.ctx.store.api_keys(caller.team.id).await.map_err(unavailable)?;
-        keys.retain(|key| is_inbox_subset(&caller.key.details.inboxes, &key.details.inboxes));
+        let is_visible = |key: &ApiKey| is_inbox_subset(&caller.key.details.inboxes, &key.details.inboxes);
+        keys.retain(|key| key.details.on_behalf_of.is_none() && is_visible(key));
         self.apply_new_names(caller.team.id, &mut keys).await?;
         Ok(keys)
     }
@@ -382,7 +444,7 @@ impl Access {
     /// Revokes an API key. Other nodes may accept it for two more seconds; open streams and waits end within one.
     pub async fn revoke_api_key(&self, caller: &Caller, id: ApiKeyId) -> Result<ApiKey, Problem> {
         let missing = || Problem::new(Code::NotFound, format!("there is no API key {id}"));
-        if caller.inbox_restriction.is_some() && !self.api_keys(caller).await?.iter().any(|key| key.id == id) {
+        if !self.api_keys(caller).await?.iter().any(|key| key.id == id) {
             return Err(missing());
         }
         let revoked = self.ctx.store.revoke_api_key(caller.team.id, id, self.ctx.now()).await.map_err(unavailable)?;
@@ -420,8 +482,8 @@ impl Access {
                 format!("an API key must have at least {} characters", limits::MIN_SECRET_CHARS),
             ));
         }
-        let found =
-            self.ctx.store.api_key_by_hash(credential_hash(&self.ctx.secret, &secret)).await.map_err(unavailable)?;
+        let hash = credential_hash(&self.ctx.secret, CredentialKind::ApiKey, &secret);
+        let found = self.ctx.store.api_key_by_hash(hash).await.map_err(unavailable)?;
         if let Some((key, _)) = found.filter(|(key, _)| key.is_active(now)) {
             return Ok(NewApiKey { id: key.id, team: key.team, secret, created_at: key.created_at });
         }
@@ -458,7 +520,7 @@ impl Access {
     }
 
     /// Writes when API keys were last used.
-    pub(crate) async fn flush_key_usage(&self) {
+    pub async fn flush_key_usage(&self) {
         let used = self.credentials.recently_used();
         if used.is_empty() {
             return;

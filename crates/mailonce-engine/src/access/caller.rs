@@ -3,7 +3,7 @@
 use mailonce_core::{
     access::team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
     call_trace::CallTrace,
-    id::{ApiKeyId, InboxId},
+    id::{ApiKeyId, InboxId, PersonId},
     outbound::{
         email::Channel,
         suppressed_call::{SuppressedCall, SuppressedReason},
@@ -80,6 +80,16 @@ impl Caller {
     /// The API key of the call; `None` when mailonce itself acts.
     pub(crate) fn api_key_id(&self) -> Option<ApiKeyId> {
         Some(self.key.id).filter(|id| !id.0.is_nil())
+    }
+
+    /// The person who calls; `None` for a program.
+    pub fn person(&self) -> Option<PersonId> {
+        self.key.details.on_behalf_of.as_ref().map(|access| access.person)
+    }
+
+    /// Returns `wrong_scope` unless the caller may decide what waits for a person.
+    pub fn require_decider(&self) -> Result<(), Problem> {
+        if self.key.has_scope(ApiKeyScope::Admin) { Ok(()) } else { self.require_scope(ApiKeyScope::Approve) }
     }
 
     /// Returns `wrong_scope` unless the API key has the scope.

@@ -1,4 +1,4 @@
-//! Teams, API keys and what a team owns: domains, sources, settings and secrets.
+//! Teams, API keys, people and what a team owns: domains, sources, settings and secrets.
 
 pub mod active_keys;
 pub mod api_key_names;
@@ -8,8 +8,10 @@ pub mod collection_config;
 pub mod domains;
 pub mod inbox_restriction;
 pub mod kek;
+pub mod people;
 pub(crate) mod poll_cursor;
 pub(crate) mod sending_domains;
+pub mod sessions;
 pub mod settings;
 pub(crate) mod source_credentials;
 pub mod sources;

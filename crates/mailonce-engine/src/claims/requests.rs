@@ -281,7 +281,12 @@ impl Claims {
         keyed_call: Option<KeyedCall>,
     ) -> Result<Claim, Problem> {
         let is_decision = matches!(command, ClaimCommand::Resolve { .. });
-        require(caller, if is_decision { ApiKeyScope::Admin } else { ApiKeyScope::Send })?;
+        if is_decision {
+            caller.require_decider()?;
+            caller.require_unrestricted_key()?;
+        } else {
+            require(caller, ApiKeyScope::Send)?;
+        }
         let clock = self.ctx.claim_clock();
         let action = match self.to_action(caller, id, command) {
             Some(action) => action,

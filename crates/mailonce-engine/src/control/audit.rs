@@ -6,7 +6,7 @@ use crate::{
 };
 use mailonce_core::{
     access::{
-        call_origin::{AliasKey, CallOrigin, CallSource},
+        call_origin::{ActorKind, AliasKey, CallOrigin, CallSource},
         team::ApiKeyScope,
     },
     control::audit::{
@@ -96,7 +96,11 @@ impl AuditLog {
     /// Makes the caller the origin of the rest of the running call.
     pub fn enter(&self, caller: &Caller, client: Option<IpAddr>) {
         let from = client.map_or(CallSource::Local("server"), |ip| CallSource::Address(ip, self.alias_key));
-        CallOrigin::of_api_key(caller.key.id, caller.team.id, from, self.ctx.now()).set();
+        let (team, now) = (caller.team.id, self.ctx.now());
+        match caller.person() {
+            Some(person) => CallOrigin::of_person(person, team, from, now).set(),
+            None => CallOrigin::of_api_key(caller.key.id, team, from, now).set(),
+        }
     }
 
     /// Records that the ledger was restored from a backup, in the log of every team.
@@ -155,6 +159,12 @@ impl AuditLog {
         let keys = self.ctx.store.api_keys(team).await?;
         let named = keys.into_iter().map(|key| (key.id.to_string(), key.details.name));
         names.extend(named.filter(|(id, _)| actors.contains(id)));
+        // The entries about a person keep the name of one who was removed.
+        let people = contents().filter(|content| content.actor.kind == ActorKind::Person);
+        let people: BTreeSet<String> = people.map(|content| format!("person/{}", content.actor.id)).collect();
+        let people = self.ctx.store.audit_names(team, &people.into_iter().collect::<Vec<_>>()).await?;
+        let bare = |id: &str| id.trim_start_matches("person/").to_owned();
+        names.extend(people.into_iter().map(|alias| (bare(&alias.id), alias.name)));
         Ok(names)
     }
 

@@ -271,7 +271,7 @@ impl Escalations {
         request: DecisionRequest,
         keyed_call: Option<KeyedCall>,
     ) -> Result<EscalationView, Problem> {
-        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_decider()?;
         let (kind, now) = (RecordKind::Escalation, self.ctx.now());
         let (record, _) = self.visible_escalation(caller, id).await?;
         if !self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await? {

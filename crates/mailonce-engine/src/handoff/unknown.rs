@@ -13,7 +13,6 @@ use crate::{
     },
 };
 use mailonce_core::{
-    access::team::ApiKeyScope,
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource,
         action::{HandoffAction, HandoffActionStatus, Resolution},
@@ -239,7 +238,7 @@ impl Handoffs {
         request: ResolveRequest,
         keyed_call: Option<KeyedCall>,
     ) -> Result<Email, Problem> {
-        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_decider()?;
         self.access.check_email_visible(caller, id).await?;
         let now = self.ctx.now();
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);

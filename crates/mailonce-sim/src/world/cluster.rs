@@ -230,6 +230,7 @@ fn test_caller(team: usize) -> Caller {
         rate_per_s: None,
         expires_at: None,
         allow_ips: Vec::new(),
+        on_behalf_of: None,
     };
     let key = ApiKey {
         id: ApiKeyId(id(2)),

@@ -164,6 +164,7 @@ impl TestEngine {
             rate_per_s: None,
             expires_at: None,
             allow_ips: Vec::new(),
+            on_behalf_of: None,
         };
         engine.access.ensure_api_key("rig", about, Some(CREDENTIAL.into())).await.unwrap();
         let caller = engine.access.authenticate(CREDENTIAL, Channel::Http).await.unwrap();

@@ -71,6 +71,7 @@ async fn create_teams(store: &TestStore) {
             rate_per_s: None,
             expires_at: None,
             allow_ips: Vec::new(),
+            on_behalf_of: None,
         };
         let (key, mut hash) = (ApiKeyId(id.0), [0; 32]);
         hash[..16].copy_from_slice(id.0.as_bytes());

@@ -163,6 +163,19 @@ fn admin_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::access::api_keys::revoke_api_key))
         .routes(routes!(crate::api::access::api_keys::create_team, crate::api::access::api_keys::list_teams))
         .routes(routes!(crate::api::access::api_keys::change_team))
+        .routes(routes!(crate::api::access::people::create, crate::api::access::people::list))
+        .routes(routes!(
+            crate::api::access::people::read,
+            crate::api::access::people::change,
+            crate::api::access::people::remove
+        ))
+        .routes(routes!(crate::api::access::people::sign_out))
+        .routes(routes!(crate::api::access::people::create_link))
+        .routes(routes!(
+            crate::api::access::sessions::read,
+            crate::api::access::sessions::change,
+            crate::api::access::sessions::end
+        ))
         .routes(routes!(handoff::transports))
         .routes(routes!(handoff::reroute))
         .routes(routes!(handoff::pause))
@@ -238,6 +251,8 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
     let mut router = router
         .route("/", get(system::redirect_to_docs))
         .route("/docs/viewer.js", get(reference::viewer))
+        .route("/sign-in", get(access::sessions::show_options))
+        .route("/sign-in/{token}", get(access::sessions::show_link).post(access::sessions::use_link))
         .route("/approve/{id}", get(mcp::http::approval_page))
         .route("/mcp", any(mcp::http::serve))
         .route("/mcp/", any(mcp::http::serve));

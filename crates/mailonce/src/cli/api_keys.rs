@@ -109,7 +109,7 @@ pub(crate) struct CreateApiKeyArgs {
     /// Name of the API key, for people
     #[arg(long, default_value = "created on the command line")]
     name: String,
-    /// Scope of the API key; may be repeated: send, read, reply, secrets, admin, operator; default: all but operator
+    /// Scope of the API key; may be repeated: send, read, reply, secrets, approve, admin, operator; default: all but operator
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<String>,
     /// When the API key expires: a duration such as 90d, or an RFC 3339 time; default: never
@@ -130,14 +130,14 @@ pub(crate) struct CreateApiKeyArgs {
 }
 
 /// Where the verb reads and writes.
-enum Target {
+pub(super) enum Target {
     Server(CliClient),
     Ledger(Arc<Engine>),
 }
 
 impl TargetArgs {
     /// Finds the server, or opens the ledger if no server runs on it.
-    async fn open(&self) -> anyhow::Result<Target> {
+    pub(super) async fn open(&self) -> anyhow::Result<Target> {
         let config = load_config(&self.flags)?;
         let is_in_use = config.store == StoreLocation::Sqlite && Sqlite::is_busy(&config.data);
         if self.url.is_none() && !is_in_use {
@@ -153,15 +153,20 @@ impl TargetArgs {
         let (api_key, ca_file) = (self.api_key.clone(), self.ca_file.clone());
         Ok(Target::Server(CliClient::find(&ServerArgs { url, api_key, data: config.data, ca_file })?))
     }
+
+    /// The URL under which people reach the server of the ledger.
+    pub(super) fn public_url(&self) -> anyhow::Result<String> {
+        Ok(load_config(&self.flags)?.url())
+    }
 }
 
 impl TeamArg {
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.team.as_deref().unwrap_or(DEFAULT_TEAM)
     }
 
     /// A server acts for the team of the API key, whatever `--team` says.
-    fn require_own(&self) -> anyhow::Result<()> {
+    pub(super) fn require_own(&self) -> anyhow::Result<()> {
         match &self.team {
             None => Ok(()),
             Some(team) => Err(UsageError(format!(
@@ -313,7 +318,8 @@ async fn create_in_ledger(engine: &Engine, team: &str, body: Value) -> anyhow::R
 
 async fn ledger_keys(engine: &Engine, team: &str) -> anyhow::Result<Vec<Value>> {
     let keys = engine.ctx.store().api_keys(find_team(engine, team).await?).await?;
-    keys.iter().map(|key| Ok(serde_json::to_value(ApiKeyBody::from(key))?)).collect()
+    let keys = keys.iter().filter(|key| key.details.on_behalf_of.is_none());
+    keys.map(|key| Ok(serde_json::to_value(ApiKeyBody::from(key))?)).collect()
 }
 
 async fn revoke_in_ledger(engine: &Engine, team: &str, id: &str) -> anyhow::Result<Value> {
@@ -327,7 +333,7 @@ async fn revoke_in_ledger(engine: &Engine, team: &str, id: &str) -> anyhow::Resu
     Ok(serde_json::to_value(ApiKeyBody::from(&revoked.ok_or_else(missing)?))?)
 }
 
-async fn find_team(engine: &Engine, name: &str) -> anyhow::Result<TeamId> {
+pub(super) async fn find_team(engine: &Engine, name: &str) -> anyhow::Result<TeamId> {
     let teams = engine.access.teams().await.map_err(problem_error)?;
     let missing = || {
         let next = "`mailonce team list` shows the teams";

@@ -19,6 +19,7 @@ mod idempotency_keys;
 mod inbox;
 mod kek_status;
 mod listing;
+mod login;
 mod mcp;
 mod once;
 mod outbox;
@@ -152,6 +153,8 @@ enum CliVerb {
     /// Create and list teams
     #[command(subcommand)]
     Team(api_keys::TeamVerb),
+    /// Make a link that signs a person in
+    Login(Box<login::LoginArgs>),
     /// List, export and verify the audit log: who changed what
     #[command(subcommand)]
     Audit(audit::AuditVerb),
@@ -346,6 +349,7 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Simulate(verb) => simulate::simulate(&out, verb).await,
         CliVerb::ApiKeys(verb) => api_keys::api_keys(&out, verb).await,
         CliVerb::Team(verb) => api_keys::team(&out, verb).await,
+        CliVerb::Login(args) => login::login(&out, &args).await,
         CliVerb::Audit(verb) => audit::audit(&out, verb).await,
         CliVerb::Policy(verb) => policy::run(&out, verb).await,
         CliVerb::Erase(args) => erasures::erase(&out, args).await,

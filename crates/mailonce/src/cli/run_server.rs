@@ -2,7 +2,10 @@
 
 use anyhow::Context as _;
 use mailonce_core::{
-    access::team::{ApiKeyDetails, ApiKeyScope},
+    access::{
+        person::{Person, Role},
+        team::{ApiKeyDetails, ApiKeyScope},
+    },
     outbound::email::Channel,
 };
 use mailonce_engine::{Engine, inbox::inboxes::NewInbox};
@@ -18,6 +21,7 @@ use crate::cli::{
     printer::{Printer, print_stderr},
 };
 use crate::{
+    api::access::people::sign_in_url,
     config::{Config, Flags, StoreLocation},
     private_file, wiring,
 };
@@ -26,6 +30,8 @@ use crate::{
 pub(crate) const AGENT_SCOPES: [ApiKeyScope; 3] = [ApiKeyScope::Send, ApiKeyScope::Read, ApiKeyScope::Reply];
 /// The domain of the inboxes of `dev`.
 const DEV_DOMAIN: &str = "mailonce.test";
+/// The person who runs `dev`.
+const DEV_PERSON: &str = "dev";
 
 /// Logs to stderr: text on a terminal, else JSON.
 fn init_logging(default: &str) {
@@ -55,13 +61,16 @@ pub(super) async fn dev(out: &Printer, flags: &Flags, json: bool) -> anyhow::Res
     let url = config.url_at(listeners.http_address()?);
     let smtp = listeners.smtp_address()?.map(|at| at.to_string());
     let inbox = dev_inbox(&engine, &key).await?;
+    let sign_in = dev_sign_in_link(&engine, &key, &url).await?;
     let dev = DevFile { url, api_key: key, agent_key, smtp };
     let file = write_dev_file(&config.data, &dev)?;
-    print_welcome(&config, &dev, &inbox);
+    print_welcome(&config, &dev, &inbox, &sign_in);
     if json {
         let DevFile { url, api_key, smtp, .. } = &dev;
         let data = config.data.display().to_string();
-        out.print_json(&json!({ "url": url, "api_key": api_key, "smtp": smtp, "inbox": inbox, "data": data }));
+        out.print_json(&json!({
+            "url": url, "api_key": api_key, "smtp": smtp, "inbox": inbox, "data": data, "sign_in": sign_in,
+        }));
     }
     let echo = env("MAILONCE_BENCH_ECHO").is_some();
     let served = wiring::serve(engine, listeners, &config, echo, stop).await;
@@ -159,6 +168,17 @@ async fn dev_inbox(engine: &Engine, key: &str) -> anyhow::Result<String> {
     Ok(engine.inboxes.create_inbox(&caller, inbox, None).await.map_err(failed)?.value.address)
 }
 
+/// The link by which the person at this machine signs in. It works once, and only here.
+async fn dev_sign_in_link(engine: &Engine, key: &str, url: &str) -> anyhow::Result<String> {
+    let failed =
+        |problem: mailonce_core::problem::Problem| anyhow::anyhow!("creating the sign-in link: {}", problem.detail);
+    let caller = engine.access.authenticate(key, Channel::Cli).await.map_err(failed)?;
+    let person =
+        Person { name: DEV_PERSON.into(), address: None, role: Role::Admin, operator: true, signed_out_at: None };
+    let link = engine.access.create_sign_in_link_directly(caller.team.id, person, true).await.map_err(failed)?;
+    Ok(sign_in_url(url, &link.token))
+}
+
 /// Writes the file by which client commands find the server.
 fn write_dev_file(data: &Path, file: &DevFile) -> anyhow::Result<std::path::PathBuf> {
     let path = data.join(DEV_FILE);
@@ -166,7 +186,7 @@ fn write_dev_file(data: &Path, file: &DevFile) -> anyhow::Result<std::path::Path
     Ok(path)
 }
 
-fn print_welcome(config: &Config, dev: &DevFile, inbox: &str) {
+fn print_welcome(config: &Config, dev: &DevFile, inbox: &str, sign_in: &str) {
     let DevFile { url, api_key: key, smtp, .. } = dev;
     let inbound = smtp
         .as_ref()
@@ -184,6 +204,7 @@ fn print_welcome(config: &Config, dev: &DevFile, inbox: &str) {
 
   API      {url}
   docs     {url}/docs
+  sign in  {sign_in}
   MCP      {url}/mcp, or `mailonce mcp install`
   API key  {key}
   inbox    {inbox}, {inbound}

@@ -22,6 +22,7 @@ use super::{
     app::App,
     json_body::{parse, parse_items},
     problem::ApiError,
+    session_cookie::{authenticate_session, session_secret},
 };
 use crate::{
     client_address::ClientAddress,
@@ -47,10 +48,10 @@ impl FromRequestParts<App> for AuthedRequest {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let credential = bearer(&parts.headers);
-        let caller = authenticate(app, &parts.extensions, credential, channel_of(&parts.headers)).await?;
-        let mut caller = caller
-            .ok_or_else(|| Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing"))?;
+        let mut caller = match session_secret(parts).filter(|_| !parts.headers.contains_key(header::AUTHORIZATION)) {
+            Some(secret) => authenticate_session(app, parts, secret).await?,
+            None => authenticate_program(app, parts).await?,
+        };
         check_version(&parts.headers)?;
         caller.call = call_trace(&parts.headers)?;
         let key = idempotency_key(&parts.headers)?;
@@ -63,6 +64,12 @@ impl AuthedRequest {
     pub(crate) fn keyed_call(&self, operation: &str, path: &str, body: &[u8]) -> Option<KeyedCall> {
         keyed_call(self.key.as_ref(), operation, path, body)
     }
+}
+
+async fn authenticate_program(app: &App, parts: &Parts) -> Result<Caller, Problem> {
+    let credential = bearer(&parts.headers);
+    let caller = authenticate(app, &parts.extensions, credential, channel_of(&parts.headers)).await?;
+    caller.ok_or_else(|| Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing"))
 }
 
 /// Authenticates the caller; returns `None` when the request has no credential. An address that sent too many invalid

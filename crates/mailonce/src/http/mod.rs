@@ -11,6 +11,7 @@
 //! | `json` | readers for JSON values |
 //! | `problem` | error responses |
 //! | `router` | serves one request, and turns panics into error responses |
+//! | `session_cookie` | the cookie with the session of a person |
 
 pub mod app;
 pub(crate) mod download;
@@ -21,3 +22,4 @@ pub(crate) mod json_body;
 pub(crate) mod params;
 pub(crate) mod problem;
 pub(crate) mod router;
+pub(crate) mod session_cookie;

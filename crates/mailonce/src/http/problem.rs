@@ -90,7 +90,7 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if matches!(code, Code::Unauthorized | Code::KeyExpired) {
+        if matches!(code, Code::Unauthorized | Code::KeyExpired | Code::SessionEnded) {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

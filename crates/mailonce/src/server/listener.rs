@@ -34,7 +34,7 @@ use crate::{
     client_address::TrustedProxies,
     config::Config,
     connection_threads::ConnectionThreads,
-    http::problem::ApiError,
+    http::{problem::ApiError, session_cookie::IsHttps},
     mcp,
     tls::Tls,
     write_timeout::{self, WriteTimeout},
@@ -257,7 +257,9 @@ impl HttpConnection {
     async fn respond(self, mut request: Request<Incoming>) -> Result<Response, Infallible> {
         let Self { shared, peer, info } = self;
         let client = shared.trusted_proxies.client(peer, request.headers());
+        let is_https = IsHttps::of(info.tls, shared.trusted_proxies.contains(peer), request.headers());
         request.extensions_mut().insert(client);
+        request.extensions_mut().insert(is_https);
         normalize_dialect_path(&mut request);
         let checked = shared.hosts.check(request.method(), request.uri(), request.headers(), info);
         let (head, body) = request.into_parts();

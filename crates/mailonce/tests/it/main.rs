@@ -93,6 +93,7 @@ mod orphans;
 mod overlap;
 mod packages;
 mod panics;
+mod people;
 mod policy;
 mod policy_trace;
 mod poll;

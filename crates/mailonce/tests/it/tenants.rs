@@ -24,6 +24,8 @@ pub(crate) enum RouteAccess {
     ByResourceId,
     /// For operators, who see every team.
     Operator,
+    /// For people who signed in: an API key has no session.
+    Session,
 }
 
 /// Every documented route. A new one belongs here.
@@ -165,6 +167,16 @@ pub(crate) const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("post", "/v1/teams", RouteAccess::Operator),
     ("get", "/v1/teams", RouteAccess::Operator),
     ("patch", "/v1/teams/{id}", RouteAccess::Operator),
+    ("post", "/v1/people", RouteAccess::CallerScoped),
+    ("get", "/v1/people", RouteAccess::CallerScoped),
+    ("get", "/v1/people/{id}", RouteAccess::ByResourceId),
+    ("patch", "/v1/people/{id}", RouteAccess::ByResourceId),
+    ("delete", "/v1/people/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/people/{id}/sign-out", RouteAccess::ByResourceId),
+    ("post", "/v1/people/{id}/sign-in-links", RouteAccess::ByResourceId),
+    ("get", "/v1/session", RouteAccess::Session),
+    ("patch", "/v1/session", RouteAccess::Session),
+    ("delete", "/v1/session", RouteAccess::Session),
     ("get", "/healthz", RouteAccess::Public),
     ("get", "/readyz", RouteAccess::Public),
     ("get", "/metrics", RouteAccess::Public),
@@ -188,6 +200,7 @@ pub(crate) struct TeamResources {
     delivery: String,
     watch: String,
     budget: String,
+    person: String,
     template: String,
     claim: String,
     stop: String,
@@ -243,6 +256,8 @@ impl TeamResources {
         world.post("/v1/suppressions", &json!({ "address": SUPPRESSED_ADDRESS })).await.expect_status(201);
         world.post("/v1/lists/receive/block", &json!({ "entry": "stranger.example" })).await.expect_status(201);
         let budget = world.post("/v1/budgets", &budget_body("first")).await.expect_status(201).string_field("id");
+        let person = json!({ "name": "Ada", "role": "viewer" });
+        let person = world.post("/v1/people", &person).await.expect_status(201).string_field("id");
         let template = world.post("/v1/templates", &template_body("first")).await.expect_status(201).string_field("id");
         let claim = json!({ "key": "claimed", "lease_s": 60 });
         let claim = world.post("/v1/claims", &claim).await.expect_status(201).string_field("id");
@@ -281,6 +296,7 @@ impl TeamResources {
             delivery,
             watch,
             budget,
+            person,
             template,
             claim,
             stop,
@@ -293,7 +309,7 @@ impl TeamResources {
         }
     }
 
-    pub(crate) fn ids(&self) -> [&String; 20] {
+    pub(crate) fn ids(&self) -> [&String; 21] {
         [
             &self.email,
             &self.api_key,
@@ -306,6 +322,7 @@ impl TeamResources {
             &self.delivery,
             &self.watch,
             &self.budget,
+            &self.person,
             &self.template,
             &self.claim,
             &self.stop,
@@ -333,6 +350,7 @@ impl TeamResources {
             Some("watches") => &self.watch,
             Some("rules") => &self.rule,
             Some("budgets") => &self.budget,
+            Some("people") => &self.person,
             // A template has both, and `{name}` takes either.
             Some("templates") => return path.replace("{name}", &self.template),
             Some("claims") => &self.claim,
@@ -368,6 +386,9 @@ impl TeamResources {
             ("post", "/v1/domains") => call.json(&json!({ "name": "own.example" })),
             ("post", "/v1/suppressions") => call.json(&json!({ "address": "own@example.com" })),
             ("post", "/v1/budgets") => call.json(&budget_body("own")),
+            ("post", "/v1/people") => call.json(&json!({ "name": "Own", "role": "admin" })),
+            ("patch", "/v1/people/{id}") => call.json(&json!({ "rev": 1, "role": "admin" })),
+            ("patch", "/v1/session") => call.json(&json!({ "team": self.team })),
             ("post", "/v1/templates") => call.json(&template_body("own")),
             ("patch", "/v1/templates/{name}") => call.json(&json!({ "subject": "Changed" })),
             ("post", "/v1/templates/{name}/preview" | "/v1/templates/{name}/validate") => call.json(&json!({})),
@@ -420,6 +441,7 @@ impl TeamResources {
             format!("/v1/sources/{}", self.source),
             format!("/v1/rules/{}", self.rule),
             format!("/v1/budgets/{}", self.budget),
+            format!("/v1/people/{}", self.person),
             format!("/v1/templates/{}", self.template),
             format!("/v1/claims/{}", self.claim),
             "/v1/stops".into(),
@@ -540,7 +562,7 @@ over_memory_and_sqlite! {
                     assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text);
                     answer.expect_problem(404, "not_found");
                 }
-                RouteAccess::Operator => drop(answer.expect_problem(403, "wrong_scope")),
+                RouteAccess::Operator | RouteAccess::Session => drop(answer.expect_problem(403, "wrong_scope")),
                 RouteAccess::CallerScoped => {
                     assert!(answer.status < 300, "{method} {path}: {}", answer.text);
                     for id in owned.ids() {

@@ -9,6 +9,7 @@ use super::{NewAuditEntry, RecordedAct};
 use crate::{
     access::{
         call_origin::{Alias, CallOrigin},
+        person::SignInLink,
         team::{ApiKey, Team},
     },
     claims::{Claim, ClaimResolution},
@@ -112,6 +113,9 @@ impl Act {
         if record.kind == RecordKind::Erasure {
             return Self::of_erasure(before, after?);
         }
+        if record.kind == RecordKind::SignInLink {
+            return Self::of_sign_in_link(before, after);
+        }
         if record.kind == RecordKind::ApiKeyName {
             return Some(Self::new(Some(record.team), "api_key.renamed", format!("api_key/{}", record.name)));
         }
@@ -140,12 +144,14 @@ impl Act {
                 &["scope", "scope.inbox", "scope.api_key", "measure", "per", "limit", "at_limit", "enabled"]
             }
             RecordKind::Transport => &["rerouted_at"],
+            RecordKind::Person => &["role", "operator", "signed_out_at"],
             RecordKind::Poll
             | RecordKind::Escalation
             | RecordKind::Draft
             | RecordKind::Labels
             | RecordKind::ApiKeyName
-            | RecordKind::Erasure => return None,
+            | RecordKind::Erasure
+            | RecordKind::SignInLink => return None,
         };
         let json = |record: &Record| serde_json::from_str(&record.json).unwrap_or(Value::Null);
         let values = (before.map(json), after.map(json));
@@ -154,9 +160,14 @@ impl Act {
             return None; // The state of a circuit breaker.
         }
         let subject = (record.kind.as_str(), record.id.to_string());
-        // The name of a list entry contains more than its address, by which an erasure finds it.
-        let entry = Some(record).and_then(|record| json(record)["entry"].as_str().map(str::to_owned));
-        let name = entry.filter(|_| record.kind == RecordKind::ListEntry).unwrap_or_else(|| record.name.clone());
+        // The name of such a record contains more than the address or name, by which an erasure finds it.
+        let field = match record.kind {
+            RecordKind::ListEntry => Some("entry"),
+            RecordKind::Person => Some("name"),
+            _ => None,
+        };
+        let name = field.and_then(|field| json(record)[field].as_str().map(str::to_owned));
+        let name = name.unwrap_or_else(|| record.name.clone());
         let mut act = Self::of_change(record.team, subject, allowed, values).named(&name);
         // A bounce suppresses an address, and domains are checked by a worker.
         act.is_routine = matches!(record.kind, RecordKind::Suppression | RecordKind::Domain | RecordKind::Source);
@@ -180,6 +191,15 @@ impl Act {
             "as": decision.decision, "reason": is.reason, "email": is.about.email, "claim": subject,
         });
         Some(Self::new(Some(after.team), "escalation.decided", about).with_after(decided))
+    }
+
+    /// Making a link that signs a person in. Its use is recorded as a new session.
+    fn of_sign_in_link(before: Option<&Record>, after: Option<&Record>) -> Option<Self> {
+        let (None, Some(record)) = (before, after) else { return None };
+        let link = serde_json::from_str::<SignInLink>(&record.json).ok()?;
+        let about = format!("person/{}", link.person);
+        let act = Self::new(Some(record.team), "sign_in_link.created", about);
+        Some(act.with_after(json!({ "expires_at": link.expires_at.to_string(), "loopback_only": link.loopback_only })))
     }
 
     /// Requesting an erasure, and its end. `None` for its progress. The entry names the person by the alias alone.
@@ -215,7 +235,7 @@ impl Act {
         act.with_before(json!({ "require_keys": before })).with_after(json!({ "require_keys": team.require_keys }))
     }
 
-    /// Creating or revoking an API key.
+    /// Creating or revoking an API key; the begin or end of a person's session or connection.
     pub fn of_api_key(key: &ApiKey) -> Self {
         let verb = if key.revoked_at.is_some() { "revoked" } else { "created" };
         let details = &key.details;
@@ -230,6 +250,11 @@ impl Act {
             "scopes": details.scopes, "rate_per_s": details.rate_per_s, "restricted_to": restrictions,
             "expires_at": details.expires_at.map(|at| at.to_string()),
         });
+        if let Some(access) = &details.on_behalf_of {
+            let verb = if key.revoked_at.is_some() { "ended" } else { "began" };
+            let act = format!("{}.{verb}", access.kind.as_str());
+            return Self::new(Some(key.team), act, format!("person/{}", access.person));
+        }
         let act = Self::new(Some(key.team), format!("api_key.{verb}"), format!("api_key/{}", key.id));
         let act = act.named(&details.name);
         if key.revoked_at.is_some() { act.with_before(values) } else { act.with_after(values) }

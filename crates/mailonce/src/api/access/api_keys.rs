@@ -29,7 +29,7 @@ use crate::{
 pub(crate) struct NewApiKeyBody {
     /// Label for people.
     name: String,
-    /// Any of `send`, `read`, `reply`, `secrets`, `admin` and `operator`; `send` and `read` by default.
+    /// Any of `send`, `read`, `reply`, `secrets`, `approve`, `admin` and `operator`; `send` and `read` by default.
     #[serde(default)]
     scopes: Option<Vec<String>>,
     /// Addresses, or domains such as `@example.com`, that the key may send from; any when absent. At most 100.
@@ -71,7 +71,7 @@ impl NewApiKeyBody {
         let scopes = self.scopes.unwrap_or_else(|| vec!["send".into(), "read".into()]);
         let scope = |word: &String| {
             ApiKeyScope::parse(word)
-                .ok_or_else(|| fault("scopes", "must be among send, read, reply, secrets, admin and operator"))
+                .ok_or_else(|| fault("scopes", "must be among send, read, reply, secrets, approve, admin and operator"))
         };
         let sender = |rule: String| match rule.strip_prefix('@') {
             Some(domain) => Address::parse(&format!("x@{domain}")).map(|address| format!("@{}", address.domain())),
@@ -99,6 +99,7 @@ impl NewApiKeyBody {
             rate_per_s: self.rate_per_s,
             expires_at: expires_at.transpose()?,
             allow_ips: parse_allow_ips(&self.allow_ips.unwrap_or_default())?,
+            on_behalf_of: None,
         })
     }
 }

@@ -214,7 +214,7 @@ pub(crate) async fn resolve(
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_decider()?;
     let keyed_call = auth.keyed_call("claims/resolve", &id, &body.canonical()?);
     let ResolveClaimBody { resolution, rev, result } = body.parse()?;
     let resolution = ClaimResolution::parse(&resolution)

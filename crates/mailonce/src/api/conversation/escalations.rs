@@ -368,7 +368,7 @@ pub(crate) struct DecisionBody {
 
 /// Decide an escalation.
 ///
-/// Needs the scope `admin`, which agents should not have.
+/// Needs the scope `approve` or `admin`, which agents should not have.
 #[utoipa::path(post, path = "/v1/escalations/{id}/resolve", operation_id = "resolve_escalation", tag = "escalations", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = DecisionBody,
     responses((status = 200, description = "The updated escalation", body = EscalationBody),
@@ -379,7 +379,7 @@ pub(crate) async fn resolve(
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_decider()?;
     let id = escalation_id(&id)?;
     let keyed_call = auth.keyed_call("escalations/resolve", &id.to_string(), &body.canonical()?);
     let DecisionBody { decision, rev, edit, reason, digest } = body.parse()?;

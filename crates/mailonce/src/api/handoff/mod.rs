@@ -54,7 +54,7 @@ pub(super) async fn resolve(
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_decider()?;
     let id = email_id(&id)?;
     let resolution = body.parse::<ResolveEmailBody>()?;
     check_text("reason", resolution.reason.as_deref().unwrap_or_default())?;

@@ -38,6 +38,7 @@ const TAGS: &[(&str, &str)] = &[
     ("audit", "Who changed what."),
     ("settings", "Settings of the team."),
     ("access", "API keys and teams."),
+    ("people", "Who may see and decide: roles, sign-in links and sessions."),
     ("domains", "Domains that the team sends from."),
     ("sources", "Webhooks of providers that report deliveries and bring mail."),
     ("hooks", "Where those providers post to."),

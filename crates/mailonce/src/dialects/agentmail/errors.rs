@@ -83,7 +83,9 @@ pub(super) fn classify(problem: &Problem) -> (u16, &'static str, &'static str) {
         | Code::NameTaken
         | Code::InvalidField
         | Code::TemplateError => (400, "ValidationError", "validation_error"),
-        Code::Unauthorized | Code::KeyExpired | Code::BadSignature => (401, "UnauthorizedError", "unknown_api_key"),
+        Code::Unauthorized | Code::KeyExpired | Code::SessionEnded | Code::BadSignature => {
+            (401, "UnauthorizedError", "unknown_api_key")
+        }
         Code::WrongScope | Code::IpNotAllowed | Code::SenderNotAllowed | Code::SearchDisabled => {
             (403, "ForbiddenError", "missing_permission")
         }

@@ -54,7 +54,7 @@ fn classify(problem: &Problem) -> (u16, &'static str) {
         Code::KeyMismatch | Code::AlreadyAnswered => (409, "invalid_idempotent_request"),
         Code::UseResolve => (409, "concurrent_idempotent_requests"),
         Code::InvalidJson | Code::KeyRequired => (400, "validation_error"),
-        Code::Unauthorized | Code::KeyExpired => (403, "invalid_api_key"),
+        Code::Unauthorized | Code::KeyExpired | Code::SessionEnded => (403, "invalid_api_key"),
         Code::WrongScope | Code::IpNotAllowed => (401, "restricted_api_key"),
         Code::SenderNotAllowed => (403, "invalid_permission"),
         Code::SenderNotVerified => (403, "validation_error"),

@@ -35,6 +35,7 @@ fn classify(code: Code) -> (u16, &'static str) {
     match code {
         Code::Unauthorized
         | Code::KeyExpired
+        | Code::SessionEnded
         | Code::IpNotAllowed
         | Code::WrongScope
         | Code::SenderNotAllowed

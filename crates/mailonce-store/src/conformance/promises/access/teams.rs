@@ -38,6 +38,7 @@ fn new_api_key(team: TeamId, hash: u8) -> ApiKey {
             rate_per_s: Some(5),
             expires_at: Some(T0.plus(90 * DAY)),
             allow_ips: vec!["10.0.0.0/8".parse().unwrap()],
+            on_behalf_of: None,
         },
         created_at: T0,
         revoked_at: None,

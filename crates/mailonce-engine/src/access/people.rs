@@ -1,0 +1,221 @@
+//! People of a team: who they are, and what they may do.
+
+use mailonce_core::{
+    access::{
+        person::{Person, Role},
+        team::ApiKeyScope,
+    },
+    address::Address,
+    id::{PersonId, TeamId},
+    operation::IdempotentResult,
+    problem::{Code, Problem},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
+    time::Time,
+};
+use uuid::Uuid;
+
+use crate::{
+    access::{Access, api_keys::check_name, caller::Caller},
+    runtime::{
+        keyed_call::KeyedCall,
+        problems::unavailable,
+        records::{self, CreateOutcome, CursorPage},
+    },
+};
+
+/// How often a change that conflicts with a concurrent change is tried.
+const MAX_CONFLICT_RETRIES: usize = 8;
+
+/// A person with id and revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PersonView {
+    /// The id.
+    pub id: PersonId,
+    /// The revision.
+    pub rev: u32,
+    /// When the person was added.
+    pub created_at: Time,
+    /// Everything else.
+    pub person: Person,
+}
+
+impl PersonView {
+    pub(super) fn of(record: &Record) -> Result<Self, Problem> {
+        let person = records::decode(record)?;
+        Ok(Self { id: PersonId(record.id), rev: record.rev, created_at: record.created_at, person })
+    }
+}
+
+/// A change of a person. Absent fields stay as they are.
+#[derive(Clone, Debug, Default)]
+pub struct PersonChange {
+    /// The new display name.
+    pub name: Option<String>,
+    /// The new address; `Some(None)` removes it.
+    pub address: Option<Option<String>>,
+    /// The new role.
+    pub role: Option<Role>,
+}
+
+fn require_people_access(caller: &Caller) -> Result<(), Problem> {
+    caller.require_scope(ApiKeyScope::Admin)?;
+    caller.require_unrestricted_key()
+}
+
+/// Checks a person, and writes the address in the form that is compared.
+fn normalize(mut person: Person) -> Result<Person, Problem> {
+    check_name(&person.name)?;
+    person.name = person.name.trim().to_owned();
+    if let Some(text) = person.address.take() {
+        let address = Address::parse(&text).map_err(|error| Problem::invalid_field("address", error.to_string()))?;
+        person.address = Some(address.as_str().to_owned());
+    }
+    Ok(person)
+}
+
+fn person_not_found(id: PersonId) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no person {id}"))
+}
+
+impl Access {
+    /// Adds a person to the caller's team.
+    pub async fn create_person(
+        &self,
+        caller: &Caller,
+        person: Person,
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<PersonView>, Problem> {
+        require_people_access(caller)?;
+        if person.operator {
+            caller.require_scope(ApiKeyScope::Operator)?;
+        }
+        let person = normalize(person)?;
+        let new = (RecordKind::Person, person.name.clone(), records::encode(&person)?);
+        let created = self.ctx.create_named(caller, new, keyed_call.as_ref(), |_team| ()).await?;
+        Ok(CreateOutcome { value: PersonView::of(&created.value)?, is_new: created.is_new })
+    }
+
+    /// The people of the caller's team, newest first.
+    pub async fn people(
+        &self,
+        caller: &Caller,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<CursorPage<PersonView>, Problem> {
+        require_people_access(caller)?;
+        self.ctx.team_records(caller, RecordKind::Person, before, limit, PersonView::of).await
+    }
+
+    /// One person of the caller's team.
+    pub async fn person(&self, caller: &Caller, id: PersonId) -> Result<PersonView, Problem> {
+        require_people_access(caller)?;
+        self.person_of(caller.team.id, id).await?.ok_or_else(|| person_not_found(id))
+    }
+
+    pub(super) async fn person_of(&self, team: TeamId, id: PersonId) -> Result<Option<PersonView>, Problem> {
+        let record = self.ctx.store.record(team, RecordKind::Person, id.0).await.map_err(unavailable)?;
+        record.as_ref().map(PersonView::of).transpose()
+    }
+
+    /// Changes a person, who must still have the given revision. Other nodes see it within a second.
+    pub async fn change_person(
+        &self,
+        caller: &Caller,
+        (id, rev): (PersonId, u32),
+        change: PersonChange,
+    ) -> Result<PersonView, Problem> {
+        require_people_access(caller)?;
+        let record = self.ctx.team_record(caller, RecordKind::Person, id.0).await?;
+        let mut person: Person = records::decode(&record)?;
+        person.name = change.name.unwrap_or(person.name);
+        person.address = change.address.unwrap_or(person.address);
+        person.role = change.role.unwrap_or(person.role);
+        let mut edit = record.edit(records::encode(&normalize(person)?)?);
+        edit.rev = rev;
+        let changed = self.ctx.store.change_record(edit, None, self.ctx.now()).await;
+        self.credentials.clear();
+        match changed.map_err(unavailable)? {
+            IdempotentResult::Done(RecordChangeResult::Changed(record)) => PersonView::of(&record),
+            IdempotentResult::Done(RecordChangeResult::Stale(record)) => {
+                let detail = format!("the person changed since rev {rev}; it is at rev {}", record.rev);
+                Err(Problem::new(Code::StaleRev, detail).with_extension("rev", record.rev))
+            }
+            // A replay or mismatch is impossible: the call has no idempotency key.
+            _ => Err(person_not_found(id)),
+        }
+    }
+
+    /// Removes a person. All sessions and connections end: here at once, on other nodes within a second.
+    pub async fn remove_person(&self, caller: &Caller, id: PersonId) -> Result<PersonView, Problem> {
+        require_people_access(caller)?;
+        let removed = self.ctx.store.remove_record(caller.team.id, RecordKind::Person, id.0).await;
+        self.credentials.clear();
+        let removed = removed.map_err(unavailable)?.ok_or_else(|| person_not_found(id))?;
+        self.check_active_keys().await;
+        PersonView::of(&removed)
+    }
+
+    /// Ends all sessions and connections of a person. A person may do this, and so may an admin of the team.
+    pub async fn sign_out_everywhere(&self, caller: &Caller, id: PersonId) -> Result<PersonView, Problem> {
+        if caller.person() != Some(id) {
+            require_people_access(caller)?;
+        }
+        let (team, kind) = (caller.team.id, RecordKind::Person);
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let record = self.ctx.store.record(team, kind, id.0).await.map_err(unavailable)?;
+            let record = record.ok_or_else(|| person_not_found(id))?;
+            let now = self.ctx.now();
+            let person = Person { signed_out_at: Some(now), ..records::decode(&record)? };
+            let changed = self.ctx.store.change_record(record.edit(records::encode(&person)?), None, now).await;
+            self.credentials.clear();
+            if let IdempotentResult::Done(RecordChangeResult::Changed(record)) = changed.map_err(unavailable)? {
+                self.check_active_keys().await;
+                return PersonView::of(&record);
+            }
+        }
+        Err(Problem::new(Code::Unavailable, "the person was changed several times meanwhile; try again"))
+    }
+
+    /// The person with this name in a team, after the given details were applied. For the command line, which opens the
+    /// ledger directly, and for sign-ins that another server vouches for.
+    pub(crate) async fn ensure_person(
+        &self,
+        team: TeamId,
+        record_name: &str,
+        person: Person,
+    ) -> Result<PersonView, Problem> {
+        let person = normalize(person)?;
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let now = self.ctx.now();
+            let (id, json) = (self.ctx.new_id(now), records::encode(&person)?);
+            let record = Record {
+                team,
+                kind: RecordKind::Person,
+                id,
+                name: record_name.to_owned(),
+                rev: 1,
+                created_at: now,
+                json,
+            };
+            let created = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
+            let existing = match created {
+                IdempotentResult::Done(CreateRecordResult::Created(record)) => return PersonView::of(&record),
+                IdempotentResult::Done(CreateRecordResult::NameTaken(existing)) => existing,
+                // Impossible without an idempotency key.
+                IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => continue,
+            };
+            let view = PersonView::of(&existing)?;
+            let address = person.address.clone().or(view.person.address.clone());
+            let next = Person { address, signed_out_at: view.person.signed_out_at, ..person.clone() };
+            if next == view.person {
+                return Ok(view);
+            }
+            let changed = self.ctx.store.change_record(existing.edit(records::encode(&next)?), None, now).await;
+            self.credentials.clear();
+            if let IdempotentResult::Done(RecordChangeResult::Changed(record)) = changed.map_err(unavailable)? {
+                return PersonView::of(&record);
+            }
+        }
+        Err(Problem::new(Code::Unavailable, "the person was changed several times meanwhile; try again"))
+    }
+}

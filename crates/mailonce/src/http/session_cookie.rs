@@ -1,0 +1,140 @@
+//! The cookie with the session of a person.
+
+use axum::http::{HeaderMap, HeaderValue, Method, header, request::Parts};
+use mailonce_core::problem::{Code, Problem};
+use mailonce_engine::{Caller, access::sessions::NewSession};
+use std::net::IpAddr;
+use subtle::ConstantTimeEq as _;
+
+use super::app::App;
+use crate::client_address::ClientAddress;
+
+/// Browsers accept this prefix only over HTTPS, for this host alone.
+const SECURE_NAME: &str = "__Host-mailonce";
+/// The name over plain HTTP on the machine itself.
+const LOOPBACK_NAME: &str = "mailonce";
+/// The header with the token that another site cannot read.
+const CSRF_HEADER: &str = "mailonce-csrf";
+/// The header in which a trusted proxy reports the scheme of the client.
+const FORWARDED_PROTO: &str = "x-forwarded-proto";
+
+/// Whether a request came over HTTPS, as far as this server or a trusted proxy knows. An extension of every request that
+/// came through the HTTP listener.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IsHttps(pub(crate) bool);
+
+impl IsHttps {
+    /// `peer_is_trusted`: the peer is a proxy in `http.trusted_proxies`.
+    pub(crate) fn of(tls: bool, peer_is_trusted: bool, headers: &HeaderMap) -> Self {
+        let forwarded = || headers.get(FORWARDED_PROTO).is_some_and(|value| value.as_bytes() == b"https");
+        Self(tls || (peer_is_trusted && forwarded()))
+    }
+}
+
+/// Whether a cookie can be set, and under which name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CookieSafety {
+    Https,
+    Loopback,
+    /// Everybody on the way could read the cookie.
+    Unsafe,
+}
+
+impl CookieSafety {
+    pub(crate) fn of(parts: &Parts) -> Self {
+        let is_https = parts.extensions.get::<IsHttps>().is_some_and(|https| https.0);
+        // Requests that tests pass to the router directly have no address.
+        let is_loopback = ClientAddress::of(&parts.extensions).is_none_or(|ip: IpAddr| ip.is_loopback());
+        match (is_https, is_loopback) {
+            (true, _) => Self::Https,
+            (false, true) => Self::Loopback,
+            (false, false) => Self::Unsafe,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        if self == Self::Https { SECURE_NAME } else { LOOPBACK_NAME }
+    }
+
+    fn header(self, value: &str, max_age_s: i64) -> Result<HeaderValue, Problem> {
+        let secure = if self == Self::Https { "; Secure" } else { "" };
+        let text = format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age_s}{secure}", self.name());
+        text.parse().map_err(|_bytes| Problem::new(Code::Internal, "the session cookie cannot be written"))
+    }
+
+    /// The header that starts a session.
+    pub(crate) fn start(self, session: &NewSession, now_ms: i64) -> Result<HeaderValue, Problem> {
+        self.header(&session.secret, (session.expires_at.0 - now_ms) / 1000)
+    }
+
+    /// The header that removes the session.
+    pub(crate) fn end(self) -> Result<HeaderValue, Problem> {
+        self.header("", 0)
+    }
+}
+
+/// The secret in the session cookie.
+pub(crate) fn session_secret(parts: &Parts) -> Option<&str> {
+    let name = CookieSafety::of(parts).name();
+    let cookies = parts.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(own, value)| *own == name && !value.is_empty()).map(|(_, value)| value)
+}
+
+/// Authenticates the person of a session. A request that changes something must prove that a page of this server sent
+/// it.
+pub(crate) async fn authenticate_session(app: &App, parts: &Parts, secret: &str) -> Result<Caller, Problem> {
+    let caller = app.engine.access.authenticate_session(secret).await?;
+    if !matches!(parts.method, Method::GET | Method::HEAD) {
+        check_csrf(app, &parts.headers, secret)?;
+    }
+    app.engine.control.audit.enter(&caller, ClientAddress::of(&parts.extensions));
+    Ok(caller)
+}
+
+fn check_csrf(app: &App, headers: &HeaderMap, secret: &str) -> Result<(), Problem> {
+    let failed = |detail: &str| Problem::new(Code::CsrfFailed, detail);
+    let token = headers.get(CSRF_HEADER).ok_or_else(|| failed("the header Mailonce-Csrf is missing"))?;
+    let is_right: bool = token.as_bytes().ct_eq(app.engine.access.csrf_token(secret).as_bytes()).into();
+    if is_right { Ok(()) } else { Err(failed("the header Mailonce-Csrf is not the token of this session")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::Request;
+    use mailonce_core::time::Time;
+
+    fn parts(client: &str, https: bool, cookie: &str) -> Parts {
+        let mut request = Request::builder().header(header::COOKIE, cookie).body(()).unwrap();
+        request.extensions_mut().insert(ClientAddress(client.parse().unwrap()));
+        request.extensions_mut().insert(IsHttps(https));
+        request.into_parts().0
+    }
+
+    #[test]
+    fn the_cookie_is_read_under_the_name_of_the_connection() {
+        let cookies = "theme=dark; mailonce=plain; __Host-mailonce=secure";
+        assert_eq!(session_secret(&parts("127.0.0.1", false, cookies)), Some("plain"));
+        assert_eq!(session_secret(&parts("192.0.2.1", true, cookies)), Some("secure"));
+        assert_eq!(session_secret(&parts("192.0.2.1", true, "mailonce=plain")), None);
+        assert_eq!(session_secret(&parts("127.0.0.1", false, "mailonce=")), None);
+    }
+
+    #[test]
+    fn a_cookie_is_never_set_where_others_can_read_it() {
+        assert_eq!(CookieSafety::of(&parts("192.0.2.1", false, "")), CookieSafety::Unsafe);
+        let session = NewSession { secret: "s".into(), expires_at: Time(61_000) };
+        let secure = CookieSafety::Https.start(&session, 1_000).unwrap();
+        assert_eq!(secure, "__Host-mailonce=s; Path=/; HttpOnly; SameSite=Lax; Max-Age=60; Secure");
+        assert_eq!(CookieSafety::Loopback.end().unwrap(), "mailonce=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0");
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_vouches_for_https() {
+        let mut headers = HeaderMap::new();
+        headers.insert(FORWARDED_PROTO, HeaderValue::from_static("https"));
+        assert!(IsHttps::of(false, true, &headers).0 && !IsHttps::of(false, false, &headers).0);
+        assert!(IsHttps::of(true, false, &HeaderMap::new()).0 && !IsHttps::of(false, true, &HeaderMap::new()).0);
+    }
+}

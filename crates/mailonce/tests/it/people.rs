@@ -1,0 +1,298 @@
+//! People: sign-in links, sessions, roles, and what a browser may be made to do.
+
+use mailonce_core::{
+    access::person::{Person, Role},
+    outbound::email::Channel,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tower::ServiceExt as _;
+
+use crate::{
+    call::{TestRequest, TestResponse, delete, get, patch, post},
+    world::{World, mail_with},
+};
+
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+
+/// A person who signed in.
+struct Browser {
+    cookie: String,
+    csrf: String,
+    person: String,
+}
+
+impl Browser {
+    /// Adds the cookie to a request, and the token to one that changes something.
+    fn request(&self, method: &str, path: &str) -> TestRequest {
+        let call = TestRequest::new(method, path).anonymous().header("cookie", &self.cookie);
+        if method == "GET" { call } else { call.header("mailonce-csrf", &self.csrf) }
+    }
+}
+
+async fn add_person(world: &World, name: &str, role: &str) -> String {
+    world.post("/v1/people", &json!({ "name": name, "role": role })).await.expect_status(201).string_field("id")
+}
+
+/// The path of a new sign-in link.
+async fn create_link(world: &World, person: &str) -> String {
+    let link = world.post(&format!("/v1/people/{person}/sign-in-links"), &json!({})).await.expect_status(201);
+    let url = link.string_field("url");
+    url[url.find("/sign-in/").unwrap()..].to_owned()
+}
+
+/// The cookie that a response sets, as a browser sends it back.
+fn cookie_of(response: &TestResponse) -> String {
+    response.header("set-cookie").expect("no cookie").split(';').next().unwrap().to_owned()
+}
+
+async fn sign_in(world: &World, person: &str) -> Browser {
+    let path = create_link(world, person).await;
+    let signed_in = world.call(post(&path).anonymous()).await.expect_status(303);
+    assert_eq!(signed_in.header("location"), Some("/"));
+    let cookie = cookie_of(&signed_in);
+    let session = world.call(get("/v1/session").anonymous().header("cookie", &cookie)).await.expect_status(200);
+    Browser { cookie, csrf: session.string_field("csrf_token"), person: person.to_owned() }
+}
+
+async fn sign_in_as(world: &World, name: &str, role: &str) -> Browser {
+    let person = add_person(world, name, role).await;
+    sign_in(world, &person).await
+}
+
+async fn audit_actions(world: &World) -> Vec<(String, String)> {
+    let rows = world.get("/v1/audit?limit=1000").await.expect_status(200).rows();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    rows.iter().map(|row| (text(&row["actor"]["kind"]), text(&row["action"]))).collect()
+}
+
+over_every_engine! {
+    async fn a_link_signs_in_once_and_opening_it_changes_nothing(world) {
+        let ada = add_person(&world, "Ada", "viewer").await;
+        let path = create_link(&world, &ada).await;
+        for method in ["GET", "HEAD", "GET"] {
+            let shown = world.call(TestRequest::new(method, &path).anonymous()).await.expect_status(200);
+            assert!(shown.header("set-cookie").is_none());
+        }
+        let shown = world.call(get(&path).anonymous()).await.expect_status(200);
+        assert!(shown.text.contains("<strong>Ada</strong>") && shown.text.contains("(viewer)"), "{}", shown.text);
+        let signed_in = world.call(post(&path).anonymous()).await.expect_status(303);
+        let cookie = signed_in.header("set-cookie").unwrap();
+        for part in ["HttpOnly", "SameSite=Lax", "Path=/"] {
+            assert!(cookie.contains(part), "{cookie}");
+        }
+        for method in ["POST", "GET"] {
+            let gone = world.call(TestRequest::new(method, &path).anonymous()).await.expect_status(410);
+            assert!(gone.text.contains("used before") && gone.header("set-cookie").is_none(), "{}", gone.text);
+        }
+        let session = world.call(get("/v1/session").anonymous().header("cookie", &cookie_of(&signed_in))).await.expect_status(200);
+        assert_eq!((&session["person"]["name"], &session["scopes"]), (&json!("Ada"), &json!(["read"])), "{}", session.text);
+        let acts = audit_actions(&world).await;
+        for act in [("api_key", "person.created"), ("api_key", "sign_in_link.created"), ("person", "session.began")] {
+            assert!(acts.contains(&(act.0.into(), act.1.into())), "{act:?}: {acts:?}");
+        }
+    }
+
+    async fn two_who_open_a_link_at_the_same_time_get_one_session(world) {
+        let ada = add_person(&world, "Ada", "admin").await;
+        let path = create_link(&world, &ada).await;
+        let mut calls = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            calls.spawn(world.router().oneshot(post(&path).anonymous().build("")));
+        }
+        let statuses: Vec<u16> = calls.join_all().await.into_iter().map(|answer| answer.unwrap().status().as_u16()).collect();
+        assert_eq!(statuses.iter().filter(|status| **status == 303).count(), 1, "{statuses:?}");
+    }
+
+    async fn an_old_a_forged_and_a_cut_link_do_not_sign_in(world) {
+        let ada = add_person(&world, "Ada", "viewer").await;
+        let path = create_link(&world, &ada).await;
+        let changed = if path.ends_with('0') { "1" } else { "0" };
+        let forged = format!("{}{changed}", &path[..path.len() - 1]);
+        for bad in [forged.as_str(), &path[..path.len() - 5], "/sign-in/x", "/sign-in/-", "/sign-in/%00-%00"] {
+            world.call(post(bad).anonymous()).await.expect_status(410);
+        }
+        world.advance_clock(10 * MINUTE);
+        world.call(post(&path).anonymous()).await.expect_status(410);
+        let path = create_link(&world, &ada).await;
+        world.call(delete(&format!("/v1/people/{ada}"))).await.expect_status(200);
+        world.call(post(&path).anonymous()).await.expect_status(410);
+    }
+
+    async fn a_role_says_what_a_person_may_do_and_a_new_one_counts_at_once(world) {
+        let viewer = sign_in_as(&world, "Vera", "viewer").await;
+        world.call(viewer.request("GET", "/v1/emails")).await.expect_status(200);
+        let send = |browser: &Browser| browser.request("POST", "/v1/emails").key("k").json(&mail_with(json!({})));
+        world.call(send(&viewer)).await.expect_problem(403, "wrong_scope");
+        world.call(viewer.request("GET", "/v1/people")).await.expect_problem(403, "wrong_scope");
+        let path = format!("/v1/people/{}", viewer.person);
+        world.call(patch(&path).json(&json!({ "rev": 1, "role": "admin" }))).await.expect_status(200);
+        world.call(send(&viewer)).await.expect_status(202);
+        world.call(patch(&path).json(&json!({ "rev": 1, "role": "viewer" }))).await.expect_problem(409, "stale_rev");
+        world.call(patch(&path).json(&json!({ "rev": 2, "role": "viewer" }))).await.expect_status(200);
+        world.call(viewer.request("GET", "/v1/people")).await.expect_problem(403, "wrong_scope");
+        world.call(patch(&path).json(&json!({ "rev": 3, "role": "king" }))).await.expect_problem(422, "invalid_field");
+    }
+
+    async fn an_approver_decides_and_the_log_names_the_person(world) {
+        let approver = sign_in_as(&world, "Otto", "approver").await;
+        let asked = world.post("/v1/escalations", &json!({ "question": "Shall I?" })).await.expect_status(201);
+        let path = format!("/v1/escalations/{}/resolve", asked.string_field("id"));
+        let release = json!({ "as": "release", "rev": 1 });
+        let viewer = sign_in_as(&world, "Vera", "viewer").await;
+        world.call(viewer.request("POST", &path).json(&release)).await.expect_problem(403, "wrong_scope");
+        world.call(approver.request("POST", &path).json(&release)).await.expect_status(200);
+        world.call(approver.request("POST", "/v1/api-keys").json(&json!({ "name": "x" }))).await.expect_problem(403, "wrong_scope");
+        let rows = world.get("/v1/audit?limit=1000&action=escalation.decided").await.expect_status(200).rows();
+        assert_eq!(rows[0]["actor"]["kind"], "person", "{rows:?}");
+        assert_eq!(rows[0]["actor"]["id"], approver.person.as_str(), "{rows:?}");
+        assert_eq!(rows[0]["names"][approver.person.as_str()], "Otto", "{rows:?}");
+    }
+
+    async fn a_page_of_another_site_cannot_act_for_a_person(world) {
+        let admin = sign_in_as(&world, "Ada", "admin").await;
+        let other = sign_in_as(&world, "Eve", "admin").await;
+        let body = json!({ "name": "Mallory", "role": "admin" });
+        let forged = |token: Option<&str>| {
+            let call = post("/v1/people").anonymous().header("cookie", &admin.cookie).json(&body);
+            token.into_iter().fold(call, |call, token| call.header("mailonce-csrf", token))
+        };
+        for token in [None, Some(""), Some("0"), Some(other.csrf.as_str())] {
+            world.call(forged(token)).await.expect_problem(403, "csrf_failed");
+        }
+        assert_eq!(world.get("/v1/people").await.rows().len(), 2);
+        world.call(forged(Some(&admin.csrf))).await.expect_status(201);
+    }
+
+    async fn a_session_is_no_api_key_and_an_api_key_is_no_session(world) {
+        let admin = sign_in_as(&world, "Ada", "admin").await;
+        let secret = admin.cookie.split_once('=').unwrap().1;
+        world.call(get("/v1/emails").bearer(secret)).await.expect_problem(401, "unauthorized");
+        let cookie = format!("mailonce={}", world.secret());
+        world.call(get("/v1/emails").anonymous().header("cookie", &cookie)).await.expect_problem(401, "unauthorized");
+        // With both, the API key counts: a program that sends one means it.
+        let both = get("/v1/session").header("cookie", &admin.cookie);
+        world.call(both).await.expect_problem(403, "wrong_scope");
+        let listed = world.get("/v1/api-keys").await.expect_status(200);
+        assert_eq!(listed.rows().len(), 1, "{}", listed.text);
+    }
+
+    async fn a_session_ends_after_twelve_idle_hours_and_after_seven_days(world) {
+        let ada = add_person(&world, "Ada", "viewer").await;
+        let idle = sign_in(&world, &ada).await;
+        let busy = sign_in(&world, &ada).await;
+        let emails = |browser: &Browser| browser.request("GET", "/v1/emails");
+        for _ in 0..27 {
+            world.advance_clock(6 * HOUR);
+            world.call(emails(&busy)).await.expect_status(200);
+            world.engine.access.flush_key_usage().await;
+        }
+        let ended = world.call(emails(&idle)).await.expect_problem(401, "session_ended");
+        assert!(ended.string_field("detail").contains("twelve hours"), "{}", ended.text);
+        world.advance_clock(6 * HOUR);
+        let ended = world.call(emails(&busy)).await.expect_problem(401, "session_ended");
+        assert!(ended.string_field("detail").contains("seven days"), "{}", ended.text);
+    }
+
+    async fn signing_out_ends_one_session_and_signing_out_everywhere_all(world) {
+        let ada = add_person(&world, "Ada", "viewer").await;
+        let (first, second, third) = (sign_in(&world, &ada).await, sign_in(&world, &ada).await, sign_in(&world, &ada).await);
+        let emails = |browser: &Browser| browser.request("GET", "/v1/emails");
+        let out = world.call(first.request("DELETE", "/v1/session")).await.expect_status(204);
+        assert!(out.header("set-cookie").unwrap().contains("Max-Age=0"));
+        world.call(emails(&first)).await.expect_problem(401, "session_ended");
+        world.call(emails(&second)).await.expect_status(200);
+        let everywhere = format!("/v1/people/{ada}/sign-out");
+        let eve = sign_in_as(&world, "Eve", "viewer").await;
+        world.call(eve.request("POST", &everywhere)).await.expect_problem(403, "wrong_scope");
+        world.advance_clock(1);
+        world.call(second.request("POST", &everywhere)).await.expect_status(200);
+        for over in [&second, &third] {
+            world.call(emails(over)).await.expect_problem(401, "session_ended");
+        }
+        world.call(emails(&eve)).await.expect_status(200);
+        world.advance_clock(1);
+        let again = sign_in(&world, &ada).await;
+        world.call(emails(&again)).await.expect_status(200);
+    }
+
+    async fn a_new_sign_in_ends_the_session_that_the_browser_had(world) {
+        let ada = add_person(&world, "Ada", "viewer").await;
+        let before = sign_in(&world, &ada).await;
+        let path = create_link(&world, &ada).await;
+        let again = world.call(post(&path).anonymous().header("cookie", &before.cookie)).await.expect_status(303);
+        assert_ne!(cookie_of(&again), before.cookie);
+        world.call(before.request("GET", "/v1/emails")).await.expect_problem(401, "session_ended");
+        // A cookie that somebody planted is not adopted.
+        let path = create_link(&world, &ada).await;
+        let planted = world.call(post(&path).anonymous().header("cookie", "mailonce=mo_planted")).await.expect_status(303);
+        assert_ne!(cookie_of(&planted), "mailonce=mo_planted");
+    }
+
+    async fn an_admin_of_a_team_cannot_become_an_operator(world) {
+        let team = world.engine.access.teams().await.unwrap()[0].id;
+        let operator = Person { name: "Root".into(), address: None, role: Role::Admin, operator: true, signed_out_at: None };
+        let link = world.engine.access.create_sign_in_link_directly(team, operator, true).await.unwrap();
+        let (root, admin) = (link.person.id.to_string(), sign_in_as(&world, "Ada", "admin").await);
+        let path = format!("/v1/people/{root}/sign-in-links");
+        world.call(admin.request("POST", &path)).await.expect_problem(403, "wrong_scope");
+        world.call(admin.request("GET", "/v1/teams")).await.expect_problem(403, "wrong_scope");
+        // The link of `dev` works only on the machine itself. Here the address of the caller is unknown.
+        world.call(post(&format!("/sign-in/{}", link.token)).anonymous()).await.expect_status(410);
+    }
+
+    async fn a_key_that_a_person_makes_outlives_the_session(world) {
+        let admin = sign_in_as(&world, "Ada", "admin").await;
+        let key = world.call(admin.request("POST", "/v1/api-keys").json(&json!({ "name": "job" }))).await.expect_status(201);
+        world.call(admin.request("POST", "/v1/api-keys").json(&json!({ "name": "x", "scopes": ["operator"] }))).await.expect_problem(403, "wrong_scope");
+        world.call(admin.request("DELETE", "/v1/session")).await.expect_status(204);
+        world.advance_clock(30 * 24 * HOUR);
+        world.call(get("/v1/emails").bearer(&key.string_field("api_key"))).await.expect_status(200);
+    }
+
+    async fn the_person_is_checked_and_named_once(world) {
+        let ada = json!({ "name": "Ada", "role": "viewer", "address": "Ada@Example.com" });
+        let created = world.call(post("/v1/people").key("k").json(&ada)).await.expect_status(201);
+        assert_eq!(world.call(post("/v1/people").key("k").json(&ada)).await.expect_status(200).body, created.body);
+        world.post("/v1/people", &ada).await.expect_problem(409, "name_taken");
+        for (body, field) in [
+            (json!({ "name": " ", "role": "viewer" }), "name"),
+            (json!({ "name": "B", "role": "boss" }), "role"),
+            (json!({ "name": "B", "role": "viewer", "address": "nobody" }), "address"),
+        ] {
+            world.post("/v1/people", &body).await.expect_problem(422, "invalid_field").expect_field(field);
+        }
+        let path = format!("/v1/people/{}", created.string_field("id"));
+        let cleared = world.call(patch(&path).json(&json!({ "rev": 1, "address": null }))).await.expect_status(200);
+        assert!(cleared["address"].is_null(), "{}", cleared.text);
+    }
+}
+
+#[tokio::test]
+async fn another_node_sees_a_sign_out_a_removal_and_a_new_role_within_a_second() {
+    let world = World::postgres().await;
+    let node = world.node_with_own_store().await;
+    let router = mailonce::api::router(Arc::clone(&node), false);
+    let there = async |browser: &Browser, path: &str| {
+        let request = browser.request("GET", path).build("");
+        TestResponse::from_response(router.clone().oneshot(request).await.unwrap()).await
+    };
+    let ada = sign_in_as(&world, "Ada", "admin").await;
+    let bob = sign_in_as(&world, "Bob", "admin").await;
+    let eve = sign_in_as(&world, "Eve", "admin").await;
+    for browser in [&ada, &bob, &eve] {
+        there(browser, "/v1/people").await.expect_status(200);
+    }
+    world.advance_clock(1);
+    world.call(ada.request("POST", &format!("/v1/people/{}/sign-out", ada.person))).await.expect_status(200);
+    world.call(delete(&format!("/v1/people/{}", bob.person))).await.expect_status(200);
+    let viewer = json!({ "rev": 1, "role": "viewer" });
+    world.call(patch(&format!("/v1/people/{}", eve.person)).json(&viewer)).await.expect_status(200);
+    world.advance_clock(999);
+    there(&ada, "/v1/people").await.expect_problem(401, "session_ended");
+    there(&bob, "/v1/people").await.expect_problem(401, "session_ended");
+    there(&eve, "/v1/people").await.expect_problem(403, "wrong_scope");
+    there(&eve, "/v1/emails").await.expect_status(200);
+    assert!(node.access.authenticate(world.secret(), Channel::Http).await.is_ok());
+}
