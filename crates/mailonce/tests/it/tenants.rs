@@ -281,8 +281,8 @@ impl TeamResources {
         let thread = first("/v1/threads".into()).await;
         let question = json!({ "question": "Shall I?", "thread": thread });
         let escalation = world.post("/v1/escalations", &question).await.expect_status(201).string_field("id");
-        let person = json!({ "address": "gone@example.com" });
-        let erasure = world.post("/v1/erasures", &person).await.expect_status(202).string_field("id");
+        let erased = json!({ "address": "gone@example.com" });
+        let erasure = world.post("/v1/erasures", &erased).await.expect_status(202).string_field("id");
         Self {
             email,
             key: "k".into(),
