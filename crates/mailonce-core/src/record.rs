@@ -49,6 +49,10 @@ string_enum! {
         Person = "person",
         /// A link that signs a person in.
         SignInLink = "sign_in_link",
+        /// A link by which somebody decides a question.
+        ApprovalLink = "approval_link",
+        /// A place to which questions for people are posted.
+        NotificationTarget = "notification_target",
     }
 }
 

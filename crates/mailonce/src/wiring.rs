@@ -10,6 +10,7 @@ use mailonce_engine::{
     Engine,
     access::{Access, kek::SecretUnlocker},
     claims::Claims,
+    conversation::Escalations,
     events::Events,
     inbound::Inbound,
     outbox::OutboxDrainer,
@@ -147,6 +148,7 @@ pub async fn serve(
     loops.push(spawn_loop(&engine, "inbound", &ended, &engine.inbound, Inbound::run_inbound_worker));
     loops.push(spawn_loop(&engine, "poll_sources", &ended, &engine.inbound, Inbound::poll_sources));
     loops.push(spawn_loop(&engine, "notify", &ended, &engine.events, Events::run_notifier));
+    loops.push(spawn_loop(&engine, "notifications", &ended, &engine.escalations, Escalations::run_notifications));
     loops.push(spawn_loop(&engine, "control", &ended, &engine, Engine::run_control_loop));
     loops.push(spawn_loop(&engine, "erasures", &ended, &engine, Engine::run_erasure_loop));
     loops.push(spawn_loop(&engine, "claims", &ended, &engine.claims, Claims::run_claims_loop));

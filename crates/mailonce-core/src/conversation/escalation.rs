@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     control::rule::RuleRef,
-    id::{ApiKeyId, ClaimId, EmailId, InboxId, MessageId, ThreadId},
+    id::{ApiKeyId, ClaimId, EmailId, InboxId, MessageId, PersonId, ThreadId},
     mutant,
     outbound::email::Guard,
     string_enum::string_enum,
@@ -64,6 +64,23 @@ impl EscalationReason {
             Self::Approval => Some(Guard::Approval),
             Self::Budget => Some(Guard::Budget),
             Self::Unknown | Self::Asked | Self::Loop | Self::Unanswered | Self::Orphaned | Self::ClaimUnknown => None,
+        }
+    }
+
+    /// The question, in the words of approval pages and notifications.
+    pub fn question(self) -> &'static str {
+        match self {
+            Self::Approval => "Approve this email?",
+            Self::LooksDuplicate => "This email looks like one that was sent. Send it too?",
+            Self::Overlaps => "Some recipients got an email about this already. Send it too?",
+            Self::Cap => "The limit of replies is reached. Send this one?",
+            Self::Budget => "A budget is used up. Send this email anyway?",
+            Self::Unknown => "Nobody can tell whether this email was sent. Was it?",
+            Self::ClaimUnknown => "A worker was lost half-way. Did it finish?",
+            Self::Asked => "An agent asks",
+            Self::Loop => "Two automatic systems seem to answer each other",
+            Self::Unanswered => "A message was not answered",
+            Self::Orphaned => "Email waits for a transport that no server has",
         }
     }
 
@@ -188,9 +205,12 @@ pub struct DecisionRecord {
     pub decision: Decision,
     /// When it was made.
     pub at: Time,
-    /// The API key. `None` when the deadline decided.
+    /// The API key, session or approval link. `None` when the deadline decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ApiKeyId>,
+    /// The person, or the notification target whose link was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub person: Option<PersonId>,
     /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -288,7 +308,8 @@ mod tests {
     }
 
     fn decided(decision: Decision) -> DecisionRecord {
-        DecisionRecord { decision, at: Time(1), by: Some(ApiKeyId(Uuid::nil())), reason: None, edit: None, shown: None }
+        let by = Some(ApiKeyId(Uuid::nil()));
+        DecisionRecord { decision, at: Time(1), by, person: None, reason: None, edit: None, shown: None }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! Stores load a [`reply_guards::ReplyContext`], apply these rules, and save the result. So every store makes the same
 //! decisions.
 
+pub mod approval_link;
 pub mod caps;
 pub mod escalation;
 pub mod message_progress;

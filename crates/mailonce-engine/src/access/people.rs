@@ -112,7 +112,7 @@ impl Access {
         self.person_of(caller.team.id, id).await?.ok_or_else(|| person_not_found(id))
     }
 
-    pub(super) async fn person_of(&self, team: TeamId, id: PersonId) -> Result<Option<PersonView>, Problem> {
+    pub(crate) async fn person_of(&self, team: TeamId, id: PersonId) -> Result<Option<PersonView>, Problem> {
         let record = self.ctx.store.record(team, RecordKind::Person, id.0).await.map_err(unavailable)?;
         record.as_ref().map(PersonView::of).transpose()
     }

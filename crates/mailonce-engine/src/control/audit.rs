@@ -161,9 +161,12 @@ impl AuditLog {
         names.extend(named.filter(|(id, _)| actors.contains(id)));
         // The entries about a person keep the name of one who was removed.
         let people = contents().filter(|content| content.actor.kind == ActorKind::Person);
-        let people: BTreeSet<String> = people.map(|content| format!("person/{}", content.actor.id)).collect();
-        let people = self.ctx.store.audit_names(team, &people.into_iter().collect::<Vec<_>>()).await?;
-        let bare = |id: &str| id.trim_start_matches("person/").to_owned();
+        let people: BTreeSet<&String> = people.map(|content| &content.actor.id).collect();
+        // Whoever decides by the link of a notification target acts as the target.
+        let aliases = |id: &&String| ["person", "notification_target"].map(|kind| format!("{kind}/{id}"));
+        let people: Vec<String> = people.iter().flat_map(aliases).collect();
+        let people = self.ctx.store.audit_names(team, &people).await?;
+        let bare = |id: &str| id.split_once('/').map_or(id, |(_, bare)| bare).to_owned();
         names.extend(people.into_iter().map(|alias| (bare(&alias.id), alias.name)));
         Ok(names)
     }

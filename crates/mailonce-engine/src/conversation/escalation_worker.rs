@@ -256,7 +256,15 @@ impl Escalations {
         if self.is_moot(record, &escalation).await? {
             escalation.state = EscalationState::Moot;
         } else if let Some((_, decision)) = escalation.expiry.filter(|(at, _)| due_by.is_some_and(|by| *at <= by)) {
-            escalation.decide(DecisionRecord { decision, at: now, by: None, reason: None, edit: None, shown: None });
+            escalation.decide(DecisionRecord {
+                decision,
+                at: now,
+                by: None,
+                person: None,
+                reason: None,
+                edit: None,
+                shown: None,
+            });
         } else {
             return Ok(());
         }

@@ -15,7 +15,7 @@ use mailonce_core::{
     conversation::escalation::{
         Decision, DecisionRecord, EmailEdit, Escalation, EscalationReason, EscalationState, EscalationSubject,
     },
-    id::{EmailId, MessageId, ThreadId},
+    id::{EmailId, MessageId, TeamId, ThreadId},
     limits,
     operation::IdempotentResult,
     outbound::{
@@ -50,6 +50,8 @@ pub struct EscalationView {
     pub email: Option<(Email, Option<Preview>)>,
     /// The earlier email because of which this one is held, with a line diff. Set only when one escalation is read.
     pub earlier_email: Option<(Email, Vec<String>)>,
+    /// The name of the person who decided. Set only when one escalation is read.
+    pub decided_by: Option<String>,
 }
 
 /// Filters for a list of escalations.
@@ -99,6 +101,7 @@ fn view(record: &Record) -> Result<EscalationView, Problem> {
         escalation: records::decode(record)?,
         email: None,
         earlier_email: None,
+        decided_by: None,
     })
 }
 
@@ -196,6 +199,7 @@ impl Escalations {
     /// An escalation with a preview of its email. The callers of this method check the scope.
     async fn escalation_with_preview(&self, caller: &Caller, id: Uuid) -> Result<EscalationView, Problem> {
         let (_, mut shown) = self.visible_escalation(caller, id).await?;
+        shown.decided_by = self.decider_name(caller.team.id, &shown.escalation).await?;
         let Some(email) = shown.escalation.about.email else { return Ok(shown) };
         let detail = self.ctx.store.email_detail(caller.team.id, email).await.map_err(unavailable)?;
         let Some(detail) = detail else { return Ok(shown) };
@@ -211,6 +215,16 @@ impl Escalations {
         };
         shown.email = Some((detail.email, preview));
         Ok(shown)
+    }
+
+    /// The name of the person who decided, or of the notification target whose link was used.
+    async fn decider_name(&self, team: TeamId, escalation: &Escalation) -> Result<Option<String>, Problem> {
+        let Some(id) = escalation.decision.as_ref().and_then(|decision| decision.person) else { return Ok(None) };
+        if let Some(view) = self.access.person_of(team, id).await? {
+            return Ok(Some(view.person.name));
+        }
+        let target = self.ctx.store.record(team, RecordKind::NotificationTarget, id.0).await.map_err(unavailable)?;
+        Ok(target.map(|record| record.name))
     }
 
     /// The earlier email because of which this one is held, with a line diff.
@@ -279,6 +293,7 @@ impl Escalations {
                 decision: request.decision,
                 at: now,
                 by: Some(caller.key.id),
+                person: caller.person(),
                 reason: request.reason,
                 edit: request.edit.map(EmailEdit::without_blanks),
                 shown: request.preview_digest,

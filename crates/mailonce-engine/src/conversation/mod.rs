@@ -1,11 +1,13 @@
 //! Threads, replies, the work queue, and escalations: questions that a person decides.
 
+pub mod approval_links;
 pub(crate) mod decisions;
 pub(crate) mod diff;
 pub(crate) mod escalation_worker;
 pub mod escalations;
 pub mod links;
 pub mod mailbox_reader;
+pub mod notification_targets;
 pub mod preview;
 pub(crate) mod quote;
 pub mod reply;

@@ -133,6 +133,7 @@ fn conversation_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::conversation::escalations::list, crate::api::conversation::escalations::ask))
         .routes(routes!(crate::api::conversation::escalations::read))
         .routes(routes!(crate::api::conversation::escalations::resolve))
+        .routes(routes!(crate::api::conversation::escalations::create_link))
 }
 
 /// Claims: the once-only right to any other side effect.
@@ -170,6 +171,12 @@ fn admin_routes() -> OpenApiRouter<App> {
             crate::api::access::people::remove
         ))
         .routes(routes!(crate::api::access::people::sign_out))
+        .routes(routes!(
+            crate::api::conversation::notification_targets::create,
+            crate::api::conversation::notification_targets::list
+        ))
+        .routes(routes!(crate::api::conversation::notification_targets::remove))
+        .routes(routes!(crate::api::conversation::notification_targets::test))
         .routes(routes!(crate::api::access::people::create_link))
         .routes(routes!(
             crate::api::access::sessions::read,
@@ -251,6 +258,7 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
     let mut router = router
         .route("/", get(system::redirect_to_docs))
         .route("/docs/viewer.js", get(reference::viewer))
+        .route("/a/{token}", get(conversation::approval_page::show).post(conversation::approval_page::decide))
         .route("/sign-in", get(access::sessions::show_options))
         .route("/sign-in/{token}", get(access::sessions::show_link).post(access::sessions::use_link))
         .route("/approve/{id}", get(mcp::http::approval_page))

@@ -111,7 +111,7 @@ over_every_engine! {
         let mut stored: Escalation = serde_json::from_str(&record.json).unwrap();
         let by = Some(ApiKeyId(uuid::Uuid::from_u128(1)));
         let edit = Some(EmailEdit { text: Some("Other words".into()), ..EmailEdit::default() });
-        let decided = DecisionRecord { decision: Decision::Edit, at: world.engine.ctx.now(), by, reason: None, edit, shown: None };
+        let decided = DecisionRecord { decision: Decision::Edit, at: world.engine.ctx.now(), by, person: None, reason: None, edit, shown: None };
         assert!(stored.decide(decided));
         // The process crashes here: the decision is committed and not yet executed.
         let json = serde_json::to_string(&stored).unwrap();

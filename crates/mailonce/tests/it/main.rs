@@ -43,6 +43,7 @@ macro_rules! over_every_engine {
 }
 
 mod access;
+mod approvals;
 mod audit;
 mod bad_input;
 mod bad_lines;

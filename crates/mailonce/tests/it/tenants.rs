@@ -174,6 +174,11 @@ pub(crate) const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("delete", "/v1/people/{id}", RouteAccess::ByResourceId),
     ("post", "/v1/people/{id}/sign-out", RouteAccess::ByResourceId),
     ("post", "/v1/people/{id}/sign-in-links", RouteAccess::ByResourceId),
+    ("post", "/v1/escalations/{id}/approval-links", RouteAccess::ByResourceId),
+    ("post", "/v1/notification-targets", RouteAccess::CallerScoped),
+    ("get", "/v1/notification-targets", RouteAccess::CallerScoped),
+    ("delete", "/v1/notification-targets/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/notification-targets/{id}/test", RouteAccess::ByResourceId),
     ("get", "/v1/session", RouteAccess::Session),
     ("patch", "/v1/session", RouteAccess::Session),
     ("delete", "/v1/session", RouteAccess::Session),
@@ -201,6 +206,7 @@ pub(crate) struct TeamResources {
     watch: String,
     budget: String,
     person: String,
+    target: String,
     template: String,
     claim: String,
     stop: String,
@@ -230,6 +236,11 @@ fn template_body(name: &str) -> Value {
     json!({ "name": name, "subject": "Hello", "text": "Thank you." })
 }
 
+/// The request body of a notification target.
+fn target_body(name: &str) -> Value {
+    json!({ "name": name, "kind": "webhook", "url": "https://hooks.example.com/approve" })
+}
+
 /// The request body of a budget.
 fn budget_body(name: &str) -> Value {
     json!({ "name": name, "scope": { "team": true }, "measure": "mails", "per": "day", "limit": 100_000 })
@@ -256,8 +267,10 @@ impl TeamResources {
         world.post("/v1/suppressions", &json!({ "address": SUPPRESSED_ADDRESS })).await.expect_status(201);
         world.post("/v1/lists/receive/block", &json!({ "entry": "stranger.example" })).await.expect_status(201);
         let budget = world.post("/v1/budgets", &budget_body("first")).await.expect_status(201).string_field("id");
-        let person = json!({ "name": "Ada", "role": "viewer" });
+        let person = json!({ "name": "Ada", "role": "approver" });
         let person = world.post("/v1/people", &person).await.expect_status(201).string_field("id");
+        let target =
+            world.post("/v1/notification-targets", &target_body("first")).await.expect_status(201).string_field("id");
         let template = world.post("/v1/templates", &template_body("first")).await.expect_status(201).string_field("id");
         let claim = json!({ "key": "claimed", "lease_s": 60 });
         let claim = world.post("/v1/claims", &claim).await.expect_status(201).string_field("id");
@@ -297,6 +310,7 @@ impl TeamResources {
             watch,
             budget,
             person,
+            target,
             template,
             claim,
             stop,
@@ -309,7 +323,7 @@ impl TeamResources {
         }
     }
 
-    pub(crate) fn ids(&self) -> [&String; 21] {
+    pub(crate) fn ids(&self) -> [&String; 22] {
         [
             &self.email,
             &self.api_key,
@@ -323,6 +337,7 @@ impl TeamResources {
             &self.watch,
             &self.budget,
             &self.person,
+            &self.target,
             &self.template,
             &self.claim,
             &self.stop,
@@ -351,6 +366,7 @@ impl TeamResources {
             Some("rules") => &self.rule,
             Some("budgets") => &self.budget,
             Some("people") => &self.person,
+            Some("notification-targets") => &self.target,
             // A template has both, and `{name}` takes either.
             Some("templates") => return path.replace("{name}", &self.template),
             Some("claims") => &self.claim,
@@ -388,6 +404,8 @@ impl TeamResources {
             ("post", "/v1/budgets") => call.json(&budget_body("own")),
             ("post", "/v1/people") => call.json(&json!({ "name": "Own", "role": "admin" })),
             ("patch", "/v1/people/{id}") => call.json(&json!({ "rev": 1, "role": "admin" })),
+            ("post", "/v1/escalations/{id}/approval-links") => call.json(&json!({ "person": self.person })),
+            ("post", "/v1/notification-targets") => call.json(&target_body("own")),
             ("patch", "/v1/session") => call.json(&json!({ "team": self.team })),
             ("post", "/v1/templates") => call.json(&template_body("own")),
             ("patch", "/v1/templates/{name}") => call.json(&json!({ "subject": "Changed" })),
@@ -442,6 +460,7 @@ impl TeamResources {
             format!("/v1/rules/{}", self.rule),
             format!("/v1/budgets/{}", self.budget),
             format!("/v1/people/{}", self.person),
+            "/v1/notification-targets".into(),
             format!("/v1/templates/{}", self.template),
             format!("/v1/claims/{}", self.claim),
             "/v1/stops".into(),

@@ -17,7 +17,10 @@ use crate::{
         erasure::Erasure,
         stop::{Stop, StopScope},
     },
-    conversation::escalation::{Escalation, EscalationState},
+    conversation::{
+        approval_link::ApprovalLink,
+        escalation::{Escalation, EscalationState},
+    },
     events::endpoint::Endpoint,
     handoff::action::HandoffAction,
     id::{EmailId, TeamId},
@@ -116,6 +119,9 @@ impl Act {
         if record.kind == RecordKind::SignInLink {
             return Self::of_sign_in_link(before, after);
         }
+        if record.kind == RecordKind::ApprovalLink {
+            return Self::of_approval_link(before, after);
+        }
         if record.kind == RecordKind::ApiKeyName {
             return Some(Self::new(Some(record.team), "api_key.renamed", format!("api_key/{}", record.name)));
         }
@@ -145,13 +151,15 @@ impl Act {
             }
             RecordKind::Transport => &["rerouted_at"],
             RecordKind::Person => &["role", "operator", "signed_out_at"],
+            RecordKind::NotificationTarget => &["kind"],
             RecordKind::Poll
             | RecordKind::Escalation
             | RecordKind::Draft
             | RecordKind::Labels
             | RecordKind::ApiKeyName
             | RecordKind::Erasure
-            | RecordKind::SignInLink => return None,
+            | RecordKind::SignInLink
+            | RecordKind::ApprovalLink => return None,
         };
         let json = |record: &Record| serde_json::from_str(&record.json).unwrap_or(Value::Null);
         let values = (before.map(json), after.map(json));
@@ -200,6 +208,15 @@ impl Act {
         let about = format!("person/{}", link.person);
         let act = Self::new(Some(record.team), "sign_in_link.created", about);
         Some(act.with_after(json!({ "expires_at": link.expires_at.to_string(), "loopback_only": link.loopback_only })))
+    }
+
+    /// Making a link by which somebody decides a question. Those that workers make are routine.
+    fn of_approval_link(before: Option<&Record>, after: Option<&Record>) -> Option<Self> {
+        let (None, Some(record)) = (before, after) else { return None };
+        let link = serde_json::from_str::<ApprovalLink>(&record.json).ok()?;
+        let about = format!("escalation/{}", link.escalation);
+        let act = Self::new(Some(record.team), "approval_link.created", about);
+        Some(Self { is_routine: true, ..act.with_after(json!({ "for": link.addressee })) })
     }
 
     /// Requesting an erasure, and its end. `None` for its progress. The entry names the person by the alias alone.

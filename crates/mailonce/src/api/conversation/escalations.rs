@@ -76,8 +76,11 @@ pub(crate) struct DecisionRecordBody {
     #[serde(rename = "as")]
     decision: &'static str,
     at: String,
-    /// Id of the API key that decided; null when the escalation expired.
+    /// Id of the API key, session or approval link that decided; null when the escalation expired.
     by: Option<String>,
+    /// Id of the person who decided, or of the notification target whose link was used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    person: Option<String>,
     reason: Option<String>,
     edit: Option<EditBody>,
 }
@@ -107,6 +110,7 @@ impl From<&DecisionRecord> for DecisionRecordBody {
             decision: decided.decision.as_str(),
             at: decided.at.to_string(),
             by: decided.by.map(|id| id.to_string()),
+            person: decided.person.map(|id| id.to_string()),
             reason: decided.reason.clone(),
             edit: decided.edit.as_ref().map(edit),
         }
@@ -189,6 +193,9 @@ pub(crate) struct EscalationBody {
     /// When the escalation expires and is decided without a person.
     expires_at: Option<String>,
     decision: Option<DecisionRecordBody>,
+    /// Name of the person who decided; only when a single escalation is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decided_by: Option<String>,
     /// When the decision was carried out.
     executed_at: Option<String>,
     /// Id of the API key that opened the escalation.
@@ -229,6 +236,7 @@ impl EscalationBody {
             },
             expires_at: escalation.expiry.map(|(at, _)| at.to_string()),
             decision: escalation.decision.as_ref().map(DecisionRecordBody::from),
+            decided_by: view.decided_by.clone(),
             executed_at: escalation.executed_at.map(|at| at.to_string()),
             opened_by: escalation.opened_by.map(|id| id.to_string()),
             email: view.email.as_ref().map(|(email, preview)| HeldEmailBody::of(app, email, preview.clone())),
@@ -391,4 +399,43 @@ pub(crate) async fn resolve(
     let request = DecisionRequest { decision, rev, edit, reason, preview_digest: digest };
     let view = app.engine.escalations.resolve_escalation(&auth.caller, id, request, keyed_call).await?;
     Ok(Json(EscalationBody::of(&app, &view)).into_response())
+}
+
+/// The addressee of an approval link.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewApprovalLinkBody {
+    /// Id of the person who decides. The role must be `approver` or `admin`.
+    person: String,
+}
+
+/// An approval link.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ApprovalLinkBody {
+    /// The link. Whoever has it can decide this question as the person.
+    url: String,
+    expires_at: String,
+}
+
+/// Make the link by which a person decides an escalation.
+///
+/// It works for 72 hours, without signing in, until somebody decided. It is bound to exactly what will be sent. The same
+/// call again returns the same link. Give it to nobody but the person.
+#[utoipa::path(post, path = "/v1/escalations/{id}/approval-links", operation_id = "create_approval_link", tag = "escalations", params(("id" = String, Path)),
+    request_body = NewApprovalLinkBody, responses((status = 201, description = "The link", body = ApprovalLinkBody)))]
+pub(crate) async fn create_link(
+    State(app): State<App>,
+    auth: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let id = escalation_id(&id)?;
+    let NewApprovalLinkBody { person } = body.parse()?;
+    let person = person
+        .parse()
+        .map_err(|_not_an_id| Problem::invalid_field("person", "is not the id of a person of the team"))?;
+    let link = app.engine.escalations.create_approval_link(&auth.caller, id, person).await?;
+    let url = format!("{}/a/{}", app.public_url, link.token);
+    Ok(created_response(true, Json(ApprovalLinkBody { url, expires_at: link.expires_at.to_string() })))
 }

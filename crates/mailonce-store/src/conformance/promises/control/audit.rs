@@ -97,6 +97,7 @@ async fn act_on_records(store: &TestStore) {
         decision: Decision::Reject,
         at: T0,
         by: Some(CALLER),
+        person: None,
         reason: Some("a canary reason".into()),
         edit: None,
         shown: None,

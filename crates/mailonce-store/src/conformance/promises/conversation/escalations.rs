@@ -148,6 +148,7 @@ pub(super) async fn an_escalation_emits_an_event_when_it_opens_and_when_it_is_re
         decision: Decision::Reject,
         at: T0,
         by,
+        person: None,
         reason: None,
         edit: None,
         shown: None

@@ -1,0 +1,284 @@
+//! Approval links: a person decides one question from a phone, without signing in.
+//!
+//! A link belongs to one addressee, and to exactly the content that the addressee was told about. Opening it changes
+//! nothing, because mail scanners open links. The token is derived from the id of its record and the install secret, so a
+//! notification can be repeated with the same link although the link is stored nowhere.
+
+use mailonce_core::{
+    access::{
+        call_origin::{AliasKey, CallOrigin, CallSource},
+        person::{PersonalAccess, PersonalAccessKind},
+        team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
+    },
+    conversation::{
+        approval_link::{Addressee, ApprovalLink, Notification},
+        escalation::{Escalation, EscalationState},
+    },
+    id::{ApiKeyId, PersonId, TeamId},
+    limits,
+    operation::IdempotentResult,
+    outbound::email::Channel,
+    problem::{Code, Problem},
+    record::{CreateRecordResult, Record, RecordKind},
+    time::Time,
+};
+use std::{net::IpAddr, sync::Arc};
+use subtle::ConstantTimeEq as _;
+use uuid::Uuid;
+
+use crate::{
+    access::caller::Caller,
+    conversation::{
+        Escalations,
+        escalations::{DecisionRequest, EscalationView},
+    },
+    runtime::{hex::hex, problems::unavailable, records},
+};
+
+/// How long a link works, in milliseconds.
+const LINK_MS: i64 = 72 * 3_600_000;
+
+/// A link to send to its addressee.
+#[derive(Clone, Debug)]
+pub struct NewApprovalLink {
+    /// The last part of its URL: `/a/TOKEN`.
+    pub token: String,
+    /// When it expires.
+    pub expires_at: Time,
+}
+
+/// What can be done with a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// The addressee can decide.
+    Open,
+    /// The question was decided, or needs no decision any more.
+    Decided,
+    /// The link has expired, or its addressee may no longer decide.
+    Expired,
+    /// Something else would be sent than the addressee was told about.
+    Changed,
+}
+
+/// The page of a link.
+#[derive(Clone, Debug)]
+pub struct ApprovalPage {
+    /// What can be done.
+    pub state: LinkState,
+    /// The question, with exactly what will be sent.
+    pub view: EscalationView,
+    /// The digest that the link is bound to.
+    pub digest: Option<String>,
+    /// The name of the addressee.
+    pub addressee: String,
+    /// The tokens of the addressee's other links that wait for a decision.
+    pub waiting: Vec<String>,
+}
+
+fn unknown_link() -> Problem {
+    Problem::new(Code::NotFound, "this link is not one of this server")
+}
+
+/// The caller that an addressee is: it may see and decide, and nothing else.
+pub(super) fn link_caller(team: Team, link: Uuid, addressee: Addressee, now: Time) -> Caller {
+    let access =
+        PersonalAccess { kind: PersonalAccessKind::Session, person: PersonId(addressee.id()), other_teams: Vec::new() };
+    let details = ApiKeyDetails {
+        on_behalf_of: Some(access),
+        ..ApiKeyDetails::unrestricted("approval link", vec![ApiKeyScope::Read, ApiKeyScope::Approve])
+    };
+    let key = ApiKey {
+        id: ApiKeyId(link),
+        team: team.id,
+        hash: [0; 32],
+        details,
+        created_at: now,
+        revoked_at: None,
+        last_used_at: None,
+    };
+    Caller { key: Arc::new(key), team: Arc::new(team), channel: Channel::Http, call: None, inbox_restriction: None }
+}
+
+impl Escalations {
+    /// Makes the link by which a person of the caller's team decides a question. The same link again while it works.
+    pub async fn create_approval_link(
+        &self,
+        caller: &Caller,
+        escalation: Uuid,
+        person: PersonId,
+    ) -> Result<NewApprovalLink, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let view = self.escalation(caller, escalation).await?;
+        let invalid = |message: &str| Problem::invalid_field("person", message);
+        let found = self.access.person_of(caller.team.id, person).await?;
+        let found = found.ok_or_else(|| invalid("is not the id of a person of the team"))?;
+        if !found.person.scopes().contains(&ApiKeyScope::Approve) {
+            return Err(invalid("may not decide: the role must be approver or admin"));
+        }
+        self.link_for(caller.team.id, &view, Addressee::Person(person)).await
+    }
+
+    /// The link of an addressee about a question as it is now.
+    pub(crate) async fn link_for(
+        &self,
+        team: TeamId,
+        view: &EscalationView,
+        addressee: Addressee,
+    ) -> Result<NewApprovalLink, Problem> {
+        let (now, kind) = (self.ctx.now(), RecordKind::ApprovalLink);
+        let name = ApprovalLink::record_name(view.id, addressee);
+        if let Some(record) = self.ctx.store.record_by_name(team, kind, &name).await.map_err(unavailable)? {
+            let known: ApprovalLink = records::decode(&record)?;
+            if now < known.expires_at && known.digest == preview_digest(view) {
+                return Ok(self.new_link(&record, &known));
+            }
+            self.ctx.store.remove_record(team, kind, record.id).await.map_err(unavailable)?;
+        }
+        let record = self.store_link(team, view, addressee, None).await?;
+        Ok(self.new_link(&record, &records::decode(&record)?))
+    }
+
+    /// Stores a new link, or finds the one that another node stored meanwhile.
+    pub(super) async fn store_link(
+        &self,
+        team: TeamId,
+        view: &EscalationView,
+        addressee: Addressee,
+        notification: Option<Notification>,
+    ) -> Result<Record, Problem> {
+        let (now, escalation) = (self.ctx.now(), view.id);
+        let (digest, expires_at) = (preview_digest(view), now.plus(LINK_MS));
+        let link = ApprovalLink { escalation, addressee, digest, expires_at, notification };
+        let record = Record {
+            team,
+            kind: RecordKind::ApprovalLink,
+            id: self.ctx.new_id(now),
+            name: ApprovalLink::record_name(escalation, addressee),
+            rev: 1,
+            created_at: now,
+            json: records::encode(&link)?,
+        };
+        match self.ctx.store.create_record(record, None).await.map_err(unavailable)? {
+            IdempotentResult::Done(CreateRecordResult::Created(record) | CreateRecordResult::NameTaken(record)) => {
+                Ok(record)
+            }
+            // Impossible without an idempotency key.
+            IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Err(unknown_link()),
+        }
+    }
+
+    fn new_link(&self, record: &Record, link: &ApprovalLink) -> NewApprovalLink {
+        NewApprovalLink { token: self.link_token(record.id), expires_at: link.expires_at }
+    }
+
+    pub(super) fn link_token(&self, id: Uuid) -> String {
+        format!("{}-{}", id.simple(), hex(&self.ctx.secret.mac("approval-link", &[id.as_bytes()])))
+    }
+
+    /// The record of a token.
+    async fn find_link(&self, token: &str) -> Result<(Record, ApprovalLink), Problem> {
+        let (id, _) = token.split_once('-').ok_or_else(unknown_link)?;
+        let id = Uuid::try_parse(id).map_err(|_not_an_id| unknown_link())?;
+        let is_right: bool = token.as_bytes().ct_eq(self.link_token(id).as_bytes()).into();
+        if !is_right {
+            return Err(unknown_link());
+        }
+        let record = self.ctx.store.record_of_any_team(RecordKind::ApprovalLink, id).await.map_err(unavailable)?;
+        let record = record.ok_or_else(unknown_link)?;
+        let link = records::decode(&record)?;
+        Ok((record, link))
+    }
+
+    /// The page of a link. It changes nothing.
+    pub async fn approval_page(&self, token: &str) -> Result<ApprovalPage, Problem> {
+        let (record, link) = self.find_link(token).await?;
+        let caller = self.caller_of(&record, &link).await?;
+        self.page_of(&record, &link, &caller).await
+    }
+
+    async fn caller_of(&self, record: &Record, link: &ApprovalLink) -> Result<Caller, Problem> {
+        let teams = self.access.teams().await?;
+        let team = teams.into_iter().find(|team| team.id == record.team).ok_or_else(unknown_link)?;
+        Ok(link_caller(team, record.id, link.addressee, self.ctx.now()))
+    }
+
+    async fn page_of(&self, record: &Record, link: &ApprovalLink, caller: &Caller) -> Result<ApprovalPage, Problem> {
+        let view = self.escalation(caller, link.escalation).await?;
+        let addressee = self.addressee_name(record.team, link.addressee).await?;
+        let state = match (&addressee, view.escalation.state) {
+            (_, state) if state != EscalationState::Open => LinkState::Decided,
+            (None, _) => LinkState::Expired,
+            _ if link.expires_at <= self.ctx.now() => LinkState::Expired,
+            _ if preview_digest(&view) != link.digest => LinkState::Changed,
+            _ => LinkState::Open,
+        };
+        let waiting = if addressee.is_some() { self.waiting_links(record, link).await? } else { Vec::new() };
+        let addressee = addressee.unwrap_or_default();
+        Ok(ApprovalPage { state, view, digest: link.digest.clone(), addressee, waiting })
+    }
+
+    /// The name of an addressee who may decide; `None` for one who may not, or no longer exists.
+    async fn addressee_name(&self, team: TeamId, addressee: Addressee) -> Result<Option<String>, Problem> {
+        match addressee {
+            Addressee::Person(id) => {
+                let found = self.access.person_of(team, id).await?.map(|view| view.person);
+                Ok(found.filter(|person| person.scopes().contains(&ApiKeyScope::Approve)).map(|person| person.name))
+            }
+            Addressee::Target(id) => {
+                let kind = RecordKind::NotificationTarget;
+                let record = self.ctx.store.record(team, kind, id).await.map_err(unavailable)?;
+                Ok(record.map(|record| record.name))
+            }
+        }
+    }
+
+    /// The tokens of the addressee's other links whose questions are open, oldest first.
+    async fn waiting_links(&self, own: &Record, link: &ApprovalLink) -> Result<Vec<String>, Problem> {
+        let page = self.ctx.store.records(own.team, own.kind, None, limits::PAGE_ROWS).await.map_err(unavailable)?;
+        let (mut tokens, now) = (Vec::new(), self.ctx.now());
+        for record in page.rows.iter().filter(|record| record.id != own.id) {
+            let other: ApprovalLink = records::decode(record)?;
+            if other.addressee != link.addressee || other.expires_at <= now || other.escalation == link.escalation {
+                continue;
+            }
+            let asked = self.ctx.store.record(own.team, RecordKind::Escalation, other.escalation).await;
+            let Some(asked) = asked.map_err(unavailable)? else { continue };
+            if records::decode::<Escalation>(&asked)?.state == EscalationState::Open {
+                tokens.push(self.link_token(record.id));
+            }
+        }
+        tokens.reverse();
+        Ok(tokens)
+    }
+
+    /// Decides a question by its link, if it can still be decided, and returns the page after it.
+    pub async fn decide_by_link(
+        &self,
+        token: &str,
+        request: DecisionRequest,
+        client: Option<IpAddr>,
+    ) -> Result<ApprovalPage, Problem> {
+        let (record, link) = self.find_link(token).await?;
+        let caller = self.caller_of(&record, &link).await?;
+        let before = self.page_of(&record, &link, &caller).await?;
+        if before.state != LinkState::Open {
+            return Ok(before);
+        }
+        let from =
+            client.map_or(CallSource::Local("server"), |ip| CallSource::Address(ip, AliasKey::of(&self.ctx.secret)));
+        CallOrigin::of_person(PersonId(link.addressee.id()), record.team, from, self.ctx.now()).set();
+        let request = DecisionRequest { preview_digest: link.digest.clone(), ..request };
+        match self.resolve_escalation(&caller, link.escalation, request, None).await {
+            // Somebody else was faster, or the email changed: the page says so.
+            Err(problem) if !matches!(problem.code, Code::NotOpen | Code::StaleRev) => return Err(problem),
+            _ => {}
+        }
+        self.page_of(&record, &link, &caller).await
+    }
+}
+
+fn preview_digest(view: &EscalationView) -> Option<String> {
+    let (email, preview) = view.email.as_ref()?;
+    Some(preview.as_ref()?.digest(email.id))
+}
