@@ -88,6 +88,7 @@ mod marks;
 mod meaning;
 mod mismatch;
 mod notices;
+mod notification_targets;
 mod once;
 mod operations;
 mod orphans;

@@ -1,7 +1,7 @@
 //! The words that a field may have. They come from the enums of the core, so that the document cannot lag behind.
 
 use mailonce_core::{
-    access::{call_origin::ActorKind, team::ApiKeyScope},
+    access::{call_origin::ActorKind, person::Role, team::ApiKeyScope},
     claims::ClaimState,
     control::{
         budget::{AtLimit, BudgetMeasure},
@@ -11,7 +11,10 @@ use mailonce_core::{
         rule::{ConditionOperator, MatchMode, RuleActionKind, RuleDirection, RuleMode},
         stop::StopMode,
     },
-    conversation::escalation::{Decision, EscalationReason, EscalationState},
+    conversation::{
+        approval_link::TargetKind,
+        escalation::{Decision, EscalationReason, EscalationState},
+    },
     events::{
         endpoint::{EndpointReason, EndpointState},
         event::EventKind,
@@ -132,6 +135,12 @@ fn control_words() -> Vec<FieldWords> {
         "NewBudgetBody" "at_limit" = words!(AtLimit);
         "NewBudgetBody" "measure" = words!(BudgetMeasure);
         "NewBudgetBody" "per" = words!(BudgetPeriod);
+        "NewPersonBody" "role" = words!(Role);
+        "PersonPatchBody" "role" = words!(Role);
+        "PersonBody" "role" = words!(Role);
+        "SessionBody" "scopes" = words!(ApiKeyScope);
+        "NewNotificationTargetBody" "kind" = words!(TargetKind);
+        "NotificationTargetBody" "kind" = words!(TargetKind);
         "NewStopBody" "mode" = words!(StopMode);
         "StopBody" "mode" = words!(StopMode);
         "StopBody" "state" = vec!["in_force", "releasing"];

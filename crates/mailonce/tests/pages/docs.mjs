@@ -1,4 +1,4 @@
-// Opens the API reference in Chromium. Started by scripts/test-docs-page.
+// Opens the API reference in Chromium. Started by scripts/test-pages.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 
