@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use std::time::Duration;
 use uuid::Uuid;
 
-use crate::outbox::{LeasedRow, OutboxError, OutboxStatus, ParkedRow, RowEmail, RowOutcome};
+use crate::outbox::{LeasedRow, OutboxError, OutboxStatus, ParkedRow, RowEmail, RowRecord};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, OutboxError>;
@@ -18,8 +18,9 @@ pub trait OutboxDatabase: Send + Sync + 'static {
     /// older than the memory of their key. Fails with [`OutboxError::IdentityChanged`] when the database is not the one
     /// that an operator confirmed.
     async fn lease(&self, holder: &str, max: usize, lease: Duration) -> Result<Vec<LeasedRow>>;
-    /// Records the outcome of a leased row. Returns false when another drainer has leased it since: then nothing changes.
-    async fn record_outcome(&self, row: Uuid, fence: i64, outcome: &RowOutcome) -> Result<bool>;
+    /// Records the outcomes of leased rows. Returns those that were recorded: another drainer may have leased a row since,
+    /// and then it does not change.
+    async fn record_outcomes(&self, records: &[RowRecord]) -> Result<Vec<Uuid>>;
     /// Up to `max` rows whose email may have changed since the last look, with the state that they show.
     async fn rows_to_refresh(&self, max: usize) -> Result<Vec<(Uuid, RowEmail)>>;
     /// Writes a later state of its email to a row. An earlier revision changes nothing.

@@ -1,4 +1,4 @@
-//! The drainer of one outbox: leases rows, accepts each under its key, and marks it.
+//! The drainer of one outbox: leases rows, accepts each as an email or offers it as a claim, under its key, and marks it.
 //!
 //! Several drainers may work on one outbox, in one process or on several nodes. The lease keeps them apart, but
 //! correctness does not depend on it: two drainers that accept the same row get the same email, and only the latest lease
@@ -7,12 +7,13 @@
 use mailonce_core::{
     access::team::Team,
     failpoint,
-    key::Key,
+    id::ClaimId,
+    key::{Key, KeyError},
     outbound::{
         email::Channel,
         key_binding::{KeyBinding, KeyView},
     },
-    outbox::{LeasedRow, OutboxError, RowEmail, RowOutcome, row_ttl},
+    outbox::{LeasedRow, OutboxError, RowEmail, RowKind, RowOutcome, RowRecord, row_ttl},
     problem::{Code, Problem},
     retry::backoff_ms,
 };
@@ -27,6 +28,7 @@ use uuid::Uuid;
 use super::OutboxConfig;
 use crate::{
     access::caller::Caller,
+    claims::Claims,
     outbound::{Outbound, send_receipt::SendReceipt},
     runtime::{context::Context, problems::unavailable},
 };
@@ -76,6 +78,7 @@ impl fmt::Display for DrainError {
 pub struct OutboxDrainer {
     ctx: Arc<Context>,
     outbound: Arc<Outbound>,
+    claims: Arc<Claims>,
     pub(super) config: OutboxConfig,
     /// The name under which this drainer leases, for people who look at the table.
     holder: String,
@@ -84,9 +87,15 @@ pub struct OutboxDrainer {
 }
 
 impl OutboxDrainer {
-    pub(super) fn new(ctx: &Arc<Context>, outbound: &Arc<Outbound>, config: OutboxConfig) -> Self {
+    pub(super) fn new(
+        ctx: &Arc<Context>,
+        outbound: &Arc<Outbound>,
+        claims: &Arc<Claims>,
+        config: OutboxConfig,
+    ) -> Self {
         let holder = format!("mailonce-{:016x}", ctx.entropy.next_u64());
-        Self { ctx: Arc::clone(ctx), outbound: Arc::clone(outbound), config, holder, last_error: Mutex::default() }
+        let (ctx, outbound, claims) = (Arc::clone(ctx), Arc::clone(outbound), Arc::clone(claims));
+        Self { ctx, outbound, claims, config, holder, last_error: Mutex::default() }
     }
 
     /// Drains until `stop` changes. Rows that are leased by then are finished first.
@@ -196,44 +205,75 @@ impl OutboxDrainer {
             tasks.spawn(async move { drainer.process(&caller, outbox_id, row).await });
         }
         let mut outcome = Ok(leased);
-        while let Some(joined) = tasks.join_next().await {
-            match joined {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => outcome = Err(error.into()),
-                // The row stays leased, and is offered again when its lease ends.
-                Err(panic) => tracing::error!(outbox = self.config.name, %panic, "accepting a row failed"),
+        // While one group is recorded, the next outcomes gather. A slow row does not delay the marks of the others.
+        while let Some(first) = tasks.join_next().await {
+            let ended = std::iter::once(first).chain(std::iter::from_fn(|| tasks.try_join_next()));
+            let mut records = Vec::new();
+            for joined in ended {
+                match joined {
+                    Ok(record) => records.push(record),
+                    // The row stays leased, and is offered again when its lease ends.
+                    Err(panic) => tracing::error!(outbox = self.config.name, %panic, "accepting a row failed"),
+                }
+            }
+            if let Err(error) = self.record(records).await {
+                outcome = Err(error.into());
             }
         }
         outcome
     }
 
-    /// Accepts one row and records the outcome.
-    async fn process(&self, caller: &Caller, outbox_id: Uuid, row: LeasedRow) -> Result<(), OutboxError> {
-        let outcome = match self.accept(caller, outbox_id, &row).await {
-            Ok(receipt) => RowOutcome::Done(RowEmail { id: receipt.id, state: receipt.state, rev: receipt.rev }),
-            Err(problem) => RowOutcome::after_problem(&problem, row.attempts, self.ctx.entropy.next_u64()),
+    /// Accepts or offers one row. Returns what to record.
+    async fn process(&self, caller: &Caller, outbox_id: Uuid, row: LeasedRow) -> RowRecord {
+        let taken = match row.kind {
+            RowKind::Email => self
+                .accept(caller, outbox_id, &row)
+                .await
+                .map(|receipt| RowOutcome::Done(RowEmail { id: receipt.id, state: receipt.state, rev: receipt.rev })),
+            RowKind::Claim => self.offer(caller, &row).await.map(RowOutcome::Offered),
         };
+        let outcome = taken
+            .unwrap_or_else(|problem| RowOutcome::after_problem(&problem, row.attempts, self.ctx.entropy.next_u64()));
         failpoint!("outbox-accepted");
-        let marked = self.config.database.record_outcome(row.id, row.fence, &outcome).await?;
-        failpoint!("outbox-marked");
-        if marked {
-            self.ctx.metrics.record_outbox_row(&outcome);
+        RowRecord { row: row.id, fence: row.fence, outcome }
+    }
+
+    /// Records outcomes, counts them and logs dead letters.
+    async fn record(&self, records: Vec<RowRecord>) -> Result<(), OutboxError> {
+        if records.is_empty() {
+            return Ok(());
         }
-        let (outbox, row) = (self.config.name.as_str(), row.id);
-        match outcome {
-            _ if !marked => tracing::debug!(outbox, %row, "another drainer has leased the row since"),
-            RowOutcome::Parked(failure) => {
-                tracing::warn!(outbox, %row, code = failure.code, "a row was parked: {}", failure.detail);
+        let recorded = self.config.database.record_outcomes(&records).await?;
+        failpoint!("outbox-marked");
+        let outbox = self.config.name.as_str();
+        for RowRecord { row, outcome, .. } in records {
+            if !recorded.contains(&row) {
+                tracing::debug!(outbox, %row, "another drainer has leased the row since");
+                continue;
             }
-            RowOutcome::Retry { failure, .. } => tracing::debug!(outbox, %row, code = failure.code, "a row waits"),
-            RowOutcome::Done(_) => {}
+            self.ctx.metrics.record_outbox_row(&outcome);
+            match outcome {
+                RowOutcome::Parked(failure) => {
+                    tracing::warn!(outbox, %row, code = failure.code, "a row was parked: {}", failure.detail);
+                }
+                RowOutcome::Retry { failure, .. } => tracing::debug!(outbox, %row, code = failure.code, "a row waits"),
+                RowOutcome::Done(_) | RowOutcome::Offered(_) => {}
+            }
         }
         Ok(())
     }
 
+    /// Offers the claim of a row to workers.
+    async fn offer(&self, caller: &Caller, row: &LeasedRow) -> Result<ClaimId, Problem> {
+        let missing = || Problem::new(Code::InvalidKey, "a row for a claim must have a key");
+        let key = row.given_key().ok_or_else(missing)?.map_err(invalid_key)?;
+        let invalid = |error| Problem::new(Code::InvalidJson, format!("the payload of the row is not JSON: {error}"));
+        let payload = serde_json::from_str(&row.payload).map_err(invalid)?;
+        self.claims.offer(caller, key, &payload).await.map(|claim| claim.id)
+    }
+
     /// Accepts the email of a row as a call of `POST /v1/emails` with the row's key would.
     async fn accept(&self, caller: &Caller, outbox_id: Uuid, row: &LeasedRow) -> Result<SendReceipt, Problem> {
-        let invalid_key = |error| Problem::new(Code::InvalidKey, format!("the key of the row is not valid: {error}"));
         let mut request = (self.config.parse_payload)(row.payload.as_bytes())?;
         request.key = match row.given_key() {
             Some(key) => Some(key.map_err(invalid_key)?),
@@ -282,6 +322,11 @@ impl OutboxDrainer {
         }
         Ok(())
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err needs")]
+fn invalid_key(error: KeyError) -> Problem {
+    Problem::new(Code::InvalidKey, format!("the key of the row is not valid: {error}"))
 }
 
 /// Returns some seconds after the server began to stop.

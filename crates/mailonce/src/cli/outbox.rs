@@ -1,7 +1,7 @@
 //! `outbox`: the schema in the user's own PostgreSQL, whose rows a server drains.
 
 use clap::{Args, Subcommand};
-use mailonce_core::outbox::{OutboxError, OutboxStatus};
+use mailonce_core::outbox::{OutboxError, OutboxStatus, RowKind};
 use mailonce_store::postgres::outbox::schema::{DoneRow, OutboxSchema, SCHEMA_VERSION};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -58,7 +58,7 @@ pub(crate) enum OutboxVerb {
         #[command(flatten)]
         at: DatabaseArgs,
     },
-    /// List rows that are marked done but whose email the server does not know
+    /// List rows that are marked done but whose email or claim the server does not know
     Verify {
         #[command(flatten)]
         at: DatabaseArgs,
@@ -142,6 +142,8 @@ fn next_steps(schema: &str) -> String {
     format!(
         "Put an email into the outbox, in your own transaction:\n  \
          SELECT {schema}.send('{{\"from\": \"shop@example.com\", \"to\": \"ada@example.com\", \"subject\": \"Hi\", \"text\": \"Hello\"}}');\n\
+         Or a claim, which a worker takes with POST /v1/claims:\n  \
+         SELECT {schema}.claim('invoice-4821', '{{\"total\": 99}}');\n\
          A server drains it when its configuration has [[outboxes]] with this database."
     )
 }
@@ -177,7 +179,7 @@ fn show_status(out: &Printer, status: &OutboxStatus) {
     }
 }
 
-/// Asks the server for the email of every row that is marked done.
+/// Asks the server for the email or claim of every row that is marked done.
 async fn verify(out: &Printer, at: &DatabaseArgs, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
     let (schema, client) = (at.open().await?, CliClient::find(reach)?);
     let (mut after, mut checked, mut missing) = (0, 0_u64, Vec::new());
@@ -186,22 +188,29 @@ async fn verify(out: &Printer, at: &DatabaseArgs, reach: &ServerArgs) -> anyhow:
         let Some(last) = rows.last() else { break };
         after = last.seq;
         checked += rows.len() as u64;
-        for DoneRow { id, email, .. } in rows {
-            match client.get(&format!("/v1/emails/{email}")).await {
+        for row in rows {
+            let list = match row.kind {
+                RowKind::Email => "emails",
+                RowKind::Claim => "claims",
+            };
+            match client.get(&format!("/v1/{list}/{}", row.target)).await {
                 Ok(_) => {}
-                Err(error) if is_not_found(&error) => missing.push((id, email)),
+                Err(error) if is_not_found(&error) => missing.push(row),
                 Err(error) => return Err(error),
             }
         }
     }
     if out.is_json() {
-        let rows: Vec<Value> =
-            missing.iter().map(|(id, email)| json!({ "id": id.to_string(), "email_id": email.to_string() })).collect();
-        out.print_json(&json!({ "checked": checked, "missing": rows }));
+        let field = |kind: RowKind| format!("{}_id", kind.as_str());
+        let rows = missing
+            .iter()
+            .map(|DoneRow { id, kind, target, .. }| json!({ "id": id.to_string(), field(*kind): target.to_string() }));
+        out.print_json(&json!({ "checked": checked, "missing": rows.collect::<Vec<Value>>() }));
     } else {
-        let rows = missing.iter().map(|(id, email)| vec![id.to_string(), email.to_string()]).collect();
-        out.print_table(&["row", "missing email"], rows);
-        print_stderr(&format!("{checked} rows checked, {} emails missing.", missing.len()));
+        let rows =
+            missing.iter().map(|row| vec![row.id.to_string(), row.kind.as_str().to_owned(), row.target.to_string()]);
+        out.print_table(&["row", "kind", "missing"], rows.collect());
+        print_stderr(&format!("{checked} rows checked, {} missing.", missing.len()));
     }
     Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::panic, reason = "a helper fails its test when it finds something unexpected")]
 
 mod campaign;
+mod claims;
 #[path = "../it/database.rs"]
 mod database;
 mod dead_letters;

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// An outbox: emails that wait in your own database.
+/// An outbox: emails and claims that wait in your own database.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct OutboxBody {
     name: String,
@@ -64,8 +64,10 @@ pub(crate) struct OutboxPage {
 /// A dead letter: a row that was not accepted, and is not tried again by itself.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ParkedRowBody {
-    /// The id that `send` returned.
+    /// The id that `send` or `claim` returned.
     id: String,
+    /// `email`, or `claim`.
+    kind: &'static str,
     /// The idempotency key that the caller gave.
     key: Option<String>,
     /// Rows with the same order key are accepted one after the other.
@@ -84,6 +86,7 @@ impl From<ParkedRow> for ParkedRowBody {
     fn from(row: ParkedRow) -> Self {
         Self {
             id: row.id.to_string(),
+            kind: row.kind.as_str(),
             key: row.key,
             order_key: row.order_key,
             code: row.failure.code,
