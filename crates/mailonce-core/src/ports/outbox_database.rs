@@ -27,8 +27,11 @@ pub trait OutboxDatabase: Send + Sync + 'static {
     async fn write_back(&self, row: Uuid, email: RowEmail) -> Result<()>;
     /// Dead letters, newest first, before this position.
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<Vec<ParkedRow>>;
-    /// Offers a dead letter again. Returns false when there is no such row. A row that is not parked stays as it is.
-    async fn replay(&self, row: Uuid) -> Result<bool>;
+    /// Whether a row is a dead letter. `None` when there is no such row.
+    async fn is_parked(&self, row: Uuid) -> Result<Option<bool>>;
+    /// Offers a dead letter again. A row that is not parked stays as it is, and so does one that this request has
+    /// replayed before.
+    async fn replay(&self, row: Uuid, request: Uuid) -> Result<()>;
     /// What the outbox contains.
     async fn status(&self) -> Result<OutboxStatus>;
     /// Returns when a transaction with new rows has committed, or when the time is over.

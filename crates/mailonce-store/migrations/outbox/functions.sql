@@ -202,18 +202,23 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      ORDER BY r.seq DESC LIMIT max_rows
 $$;
 
--- Offers a dead letter again. Any other row stays as it is. False when there is no such row.
-CREATE OR REPLACE FUNCTION "{schema}".replay(row_id uuid)
+-- Whether a row is a dead letter; null when there is no such row.
+CREATE OR REPLACE FUNCTION "{schema}".is_parked(row_id uuid)
+RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT r.state = 'parked' FROM "{schema}".rows r WHERE r.id = row_id
+$$;
+
+-- Offers a dead letter again, once for each request. Any other row stays as it is.
+CREATE OR REPLACE FUNCTION "{schema}".replay(row_id uuid, request uuid)
 RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE "{schema}".rows r
-       SET state = 'pending', parked_at = NULL, due_at = now(), offered_at = now(), attempts = 0
-     WHERE r.id = row_id AND r.state = 'parked';
+       SET state = 'pending', parked_at = NULL, due_at = now(), offered_at = now(), attempts = 0, last_replay = request
+     WHERE r.id = row_id AND r.state = 'parked' AND r.last_replay IS DISTINCT FROM request;
     IF FOUND THEN
         PERFORM pg_notify('{schema}', '');
-        RETURN true;
     END IF;
-    RETURN EXISTS (SELECT 1 FROM "{schema}".rows r WHERE r.id = row_id);
+    RETURN FOUND;
 END $$;
 
 -- What the outbox contains, and on which server it is.

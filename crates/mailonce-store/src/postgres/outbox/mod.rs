@@ -285,8 +285,12 @@ impl OutboxDatabase for PostgresOutbox {
         rows.iter().map(read_parked).collect()
     }
 
-    async fn replay(&self, row: Uuid) -> Result<bool> {
-        self.call_one("replay($1)", &[&row]).await
+    async fn is_parked(&self, row: Uuid) -> Result<Option<bool>> {
+        self.call_one("is_parked($1)", &[&row]).await
+    }
+
+    async fn replay(&self, row: Uuid, request: Uuid) -> Result<()> {
+        self.call("replay($1, $2)", &[&row, &request]).await.map(drop)
     }
 
     async fn status(&self) -> Result<OutboxStatus> {

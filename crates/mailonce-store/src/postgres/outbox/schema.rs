@@ -43,7 +43,8 @@ const DRAIN_FUNCTIONS: &[&str] = &[
     "rows_to_refresh(integer)",
     "write_back(uuid, text, bigint, boolean)",
     "parked(bigint, integer)",
-    "replay(uuid)",
+    "is_parked(uuid)",
+    "replay(uuid, uuid)",
     "status()",
 ];
 /// The functions that only the owner calls, and those that other functions call.

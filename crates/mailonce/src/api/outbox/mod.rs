@@ -157,13 +157,15 @@ pub(crate) async fn parked(
 /// Offer a dead letter again.
 ///
 /// The row is accepted under the same idempotency key, so an email that was accepted before is not sent twice. A row that
-/// is no longer parked stays as it is; repeating the call is safe.
-#[utoipa::path(post, path = "/v1/parked/{id}/replay", operation_id = "replay_parked_row", tag = "outboxes", params(("id" = String, Path)),
+/// is no longer parked stays as it is. A repeated call with the same `Idempotency-Key` never replays it a second time.
+#[utoipa::path(post, path = "/v1/parked/{id}/replay", operation_id = "replay_parked_row", tag = "outboxes",
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 200, description = "The row is offered again", body = ReplayedRowBody)))]
 pub(crate) async fn replay(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let not_found = |_not_an_id| Problem::new(Code::NotFound, format!("there is no parked row {id}"));
     let row: Uuid = id.parse().map_err(not_found)?;
-    app.engine.outboxes.replay(&auth.caller, row).await?;
+    let keyed_call = auth.keyed_call("parked/replay", &id, &[]);
+    app.engine.outboxes.replay(&auth.caller, row, keyed_call).await?;
     Ok(Json(ReplayedRowBody { id: row.to_string() }).into_response())
 }
