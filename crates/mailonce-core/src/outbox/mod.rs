@@ -170,6 +170,17 @@ pub struct ParkedRow {
     pub parked_at: Time,
 }
 
+/// A table of the Debezium outbox router that an outbox reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceTable {
+    /// Its name, with its schema.
+    pub table: String,
+    /// The values of its column `type` whose rows are emails.
+    pub types: Vec<String>,
+    /// Why its rows cannot be read.
+    pub problem: Option<String>,
+}
+
 /// What an outbox contains, and whether it may be drained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxStatus {
@@ -187,6 +198,8 @@ pub struct OutboxStatus {
     pub parked: u64,
     /// How long the oldest pending row has waited, in seconds.
     pub oldest_pending_s: Option<i64>,
+    /// The table that it reads besides.
+    pub source: Option<SourceTable>,
 }
 
 impl OutboxStatus {
@@ -213,6 +226,9 @@ pub enum OutboxError {
     /// The database was restored, cloned or failed over.
     #[error("the database was restored, cloned or failed over: {0}")]
     IdentityChanged(String),
+    /// The rows of the table that the outbox reads are gone before they can be read, or it has another shape.
+    #[error("the table cannot be read: {0}")]
+    UnreadableTable(String),
     /// The database did not answer, or refused.
     #[error("the database cannot be used: {0}")]
     Unreachable(String),

@@ -14,6 +14,9 @@ pub type Result<T> = std::result::Result<T, OutboxError>;
 pub trait OutboxDatabase: Send + Sync + 'static {
     /// The random id from the installation. It is part of the key of rows without one.
     async fn outbox_id(&self) -> Result<Uuid>;
+    /// Copies up to `max` new rows of the table that the outbox reads into the outbox. Returns how many; `None` when it
+    /// reads no table. Fails with [`OutboxError::UnreadableTable`] when rows are deleted before they can be read.
+    async fn collect(&self, max: usize) -> Result<Option<usize>>;
     /// Leases up to `max` due rows, oldest first, and of each order key only the oldest open row. Parks rows that are
     /// older than the memory of their key. Fails with [`OutboxError::IdentityChanged`] when the database is not the one
     /// that an operator confirmed.

@@ -33,8 +33,8 @@ use crate::{
     runtime::{context::Context, problems::unavailable},
 };
 
-/// Rows that one lease takes.
-const BATCH_SIZE: usize = 50;
+/// Rows that one lease takes. They are accepted at the same time, so that the ledger commits many together.
+const BATCH_SIZE: usize = 200;
 /// How long a row is leased. After a crash its rows wait this long. An accept that takes longer is harmless: the row is
 /// accepted again and gets the same email.
 const LEASE: Duration = Duration::from_secs(10);
@@ -45,6 +45,12 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Rows that one round of writing back examines.
 const REFRESH_BATCH: usize = 200;
+/// Rows that one call copies from the table that an outbox reads.
+const COLLECT_BATCH: usize = 1_000;
+/// How often to look whether an outbox reads a table, while it reads none.
+const NO_TABLE_INTERVAL: Duration = Duration::from_secs(30);
+/// A look at a large table takes long. It is repeated after this many times its duration.
+const COLLECT_IDLE_FACTOR: u32 = 10;
 /// The longest pause after a failure of the database.
 const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(15);
 
@@ -74,6 +80,21 @@ impl fmt::Display for DrainError {
     }
 }
 
+/// What a drainer does from time to time, and when it is due.
+struct Schedule {
+    refresh_at: Instant,
+    collect_at: Instant,
+    /// Why the last look at the table failed.
+    collect_error: Option<OutboxError>,
+}
+
+impl Schedule {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { refresh_at: now, collect_at: now, collect_error: None }
+    }
+}
+
 /// The drainer of one outbox.
 pub struct OutboxDrainer {
     ctx: Arc<Context>,
@@ -100,15 +121,11 @@ impl OutboxDrainer {
 
     /// Drains until `stop` changes. Rows that are leased by then are finished first.
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        let (mut failures, mut refresh_at) = (0, Instant::now());
+        let (mut failures, mut schedule) = (0, Schedule::new());
         while !*stop.borrow() {
-            let refreshes = refresh_at <= Instant::now();
-            if refreshes {
-                refresh_at = Instant::now() + REFRESH_INTERVAL;
-            }
             let round = tokio::select! {
                 biased;
-                round = self.run_round(refreshes) => round,
+                round = self.run_round(&mut schedule) => round,
                 // A database that hangs does not keep the server from stopping. What was accepted and not marked is
                 // accepted again by the next drainer.
                 () = stop_timeout(stop.clone()) => return,
@@ -138,13 +155,36 @@ impl OutboxDrainer {
         }
     }
 
-    /// Drains a batch, and writes states back when it is time. Returns how many rows were leased.
-    async fn run_round(self: &Arc<Self>, refreshes: bool) -> Result<usize, DrainError> {
+    /// Drains a batch, and copies rows from the table and writes states back when it is time. Returns how many rows were
+    /// leased.
+    async fn run_round(self: &Arc<Self>, schedule: &mut Schedule) -> Result<usize, DrainError> {
+        if schedule.collect_at <= Instant::now() {
+            self.collect(schedule).await;
+        }
         let leased = self.drain_once().await?;
-        if refreshes {
+        if schedule.refresh_at <= Instant::now() {
+            schedule.refresh_at = Instant::now() + REFRESH_INTERVAL;
             self.write_back_states().await?;
         }
-        Ok(leased)
+        // A table that cannot be read does not hold up the other rows.
+        match &schedule.collect_error {
+            Some(error) if leased == 0 => Err(error.clone().into()),
+            _ => Ok(leased),
+        }
+    }
+
+    /// Copies new rows from the table that the outbox reads.
+    async fn collect(&self, schedule: &mut Schedule) {
+        let start = Instant::now();
+        let copied = self.config.database.collect(COLLECT_BATCH).await;
+        let pause = match &copied {
+            Ok(Some(COLLECT_BATCH)) => Duration::ZERO,
+            Ok(Some(_)) => POLL_INTERVAL.max(start.elapsed() * COLLECT_IDLE_FACTOR),
+            Ok(None) => NO_TABLE_INTERVAL,
+            Err(_) => POLL_INTERVAL,
+        };
+        schedule.collect_at = Instant::now() + pause;
+        schedule.collect_error = copied.err();
     }
 
     async fn wait(&self, pause: Option<Duration>) {
@@ -167,6 +207,16 @@ impl OutboxDrainer {
                 outbox,
                 "the outbox is not drained until an operator runs `mailonce outbox confirm`: {changed}"
             ),
+            Some(DrainError::Database(unreadable @ OutboxError::UnreadableTable(_))) => tracing::error!(
+                outbox,
+                "{unreadable}. Copy the rows with a trigger; or, if they stay from now on, run `mailonce outbox confirm`"
+            ),
+            Some(DrainError::Database(old @ OutboxError::WrongVersion { found, expected })) if found < expected => {
+                tracing::error!(
+                    outbox,
+                    "the outbox is not drained until an operator runs `mailonce outbox upgrade`: {old}"
+                );
+            }
             Some(error) => tracing::warn!(outbox, "the outbox cannot be drained: {error}"),
             None => tracing::info!(outbox, "the outbox is drained again"),
         }

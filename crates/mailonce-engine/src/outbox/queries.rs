@@ -47,6 +47,9 @@ fn public_text(error: &OutboxError) -> String {
             "the database was restored, cloned or failed over; an operator checks it and runs `mailonce outbox confirm`"
                 .to_owned()
         }
+        OutboxError::UnreadableTable(_) => {
+            format!("{error}; copy the rows with a trigger, or let them stay and run `mailonce outbox confirm`")
+        }
         OutboxError::NotInstalled(_) => {
             format!("{error}; an operator runs `mailonce outbox install`")
         }
@@ -88,9 +91,11 @@ impl Outboxes {
                 Ok(status) => {
                     let changed = OutboxError::IdentityChanged(String::new());
                     let stopped = (!status.is_confirmed()).then(|| public_text(&changed));
+                    let problem = status.source.as_ref().and_then(|source| source.problem.clone());
+                    let unreadable = problem.map(|problem| public_text(&OutboxError::UnreadableTable(problem)));
                     let failing = drainer.last_error.lock().unwrap_or_else(PoisonError::into_inner).is_some();
                     let failing = failing.then(|| "the last round failed; the log of the server says why".to_owned());
-                    OutboxView { name, status: Some(status), error: stopped.or(failing) }
+                    OutboxView { name, status: Some(status), error: stopped.or(unreadable).or(failing) }
                 }
                 Err(error) => OutboxView { name, status: None, error: Some(public_text(&error)) },
             });

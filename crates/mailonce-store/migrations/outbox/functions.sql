@@ -94,6 +94,99 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT i.schema_version, i.outbox_id FROM "{schema}".install i
 $$;
 
+-- Refuses a database that was restored, cloned or failed over since an operator confirmed it.
+CREATE OR REPLACE FUNCTION "{schema}".check_identity()
+RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    confirmed text;
+    found text := "{schema}".server_identity();
+BEGIN
+    SELECT i.server_identity INTO confirmed FROM "{schema}".install i;
+    IF confirmed IS DISTINCT FROM found THEN
+        RAISE EXCEPTION 'confirmed is %, found is %', confirmed, found USING ERRCODE = 'MO001';
+    END IF;
+END $$;
+
+-- Why the rows of the source table cannot be read; null when they can. An application that inserts and deletes a row in
+-- one transaction, as is usual with Debezium, leaves nothing that anybody could read but the connector.
+CREATE OR REPLACE FUNCTION "{schema}".source_problem()
+RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    source "{schema}".source;
+    source_name text;
+    has_rows boolean;
+    inserted bigint;
+    deleted bigint;
+BEGIN
+    SELECT * INTO source FROM "{schema}".source s;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    source_name := format('%I.%I', source.table_schema, source.table_name);
+    IF to_regclass(source_name) IS NULL THEN
+        RETURN format('the table %s does not exist', source_name);
+    END IF;
+    EXECUTE format('SELECT EXISTS (SELECT 1 FROM %s)', source_name) INTO has_rows;
+    SELECT t.n_tup_ins - source.seen_inserts, t.n_tup_del - source.seen_deletes INTO inserted, deleted
+      FROM pg_stat_all_tables t WHERE t.relid = to_regclass(source_name);
+    -- Inserts that were rolled back count as well, but nobody deletes their rows. Rows that somebody saw may be deleted.
+    IF NOT has_rows AND inserted >= {min_unseen_rows} AND deleted - source.seen_rows >= {min_unseen_rows} THEN
+        RETURN format('%s rows were inserted into %s and deleted before anybody could read them', inserted, source_name);
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Copies new rows of the source table into the outbox, if it has one. Returns how many; null without a source table.
+CREATE OR REPLACE FUNCTION "{schema}".collect(max_rows integer)
+RETURNS integer LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    source "{schema}".source;
+    source_name text;
+    problem text;
+    copied integer;
+    row_count bigint;
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM "{schema}".source) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM "{schema}".check_identity();
+    -- One drainer at a time is enough.
+    SELECT * INTO source FROM "{schema}".source s FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    problem := "{schema}".source_problem();
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION '%', problem USING ERRCODE = 'MO003';
+    END IF;
+    source_name := format('%I.%I', source.table_schema, source.table_name);
+    EXECUTE format(
+        'WITH new_rows AS (
+            SELECT s.id, coalesce(s.payload, ''null'') AS payload FROM %s s
+             WHERE s.type::text = ANY ($1) AND NOT EXISTS (SELECT 1 FROM "{schema}".collected c WHERE c.id = s.id)
+             LIMIT $2
+         ), taken AS (
+            INSERT INTO "{schema}".collected (id) SELECT n.id FROM new_rows n ON CONFLICT DO NOTHING RETURNING id
+         )
+         INSERT INTO "{schema}".rows (payload, payload_bytes, key)
+         SELECT n.payload, octet_length(n.payload::text), ''outbox-'' || n.id FROM new_rows n JOIN taken t ON t.id = n.id',
+        source_name) USING source.types, max_rows;
+    GET DIAGNOSTICS copied = ROW_COUNT;
+    EXECUTE format('SELECT count(*) FROM %s', source_name) INTO row_count;
+    IF row_count > 0 THEN
+        UPDATE "{schema}".source s SET seen_inserts = t.n_tup_ins, seen_deletes = t.n_tup_del, seen_rows = row_count
+          FROM pg_stat_all_tables t
+         WHERE t.relid = to_regclass(source_name)
+           AND (s.seen_inserts, s.seen_deletes, s.seen_rows) IS DISTINCT FROM (t.n_tup_ins, t.n_tup_del, row_count);
+    END IF;
+    IF copied = 0 AND random() < 0.001 THEN
+        -- The application deleted these rows. Once in a while is enough.
+        EXECUTE format('DELETE FROM "{schema}".collected c WHERE NOT EXISTS (SELECT 1 FROM %s s WHERE s.id = c.id)', source_name);
+    END IF;
+    RETURN copied;
+END $$;
+
 -- Leases due rows to a drainer, oldest first; of each order key only the oldest open row. A drainer names the version of
 -- the schema that it knows, because a later version may have rows that it would misread.
 CREATE OR REPLACE FUNCTION "{schema}".lease(drainer text, max_rows integer, lease_ms bigint, drainer_version integer)
@@ -101,18 +194,13 @@ RETURNS TABLE (id uuid, fence bigint, payload text, key text, attempts integer, 
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    confirmed text;
-    found text := "{schema}".server_identity();
     installed integer;
 BEGIN
     SELECT i.schema_version INTO installed FROM "{schema}".install i;
     IF installed <> drainer_version THEN
         RAISE EXCEPTION '%', installed USING ERRCODE = 'MO002';
     END IF;
-    SELECT i.server_identity INTO confirmed FROM "{schema}".install i;
-    IF confirmed IS DISTINCT FROM found THEN
-        RAISE EXCEPTION 'confirmed is %, found is %', confirmed, found USING ERRCODE = 'MO001';
-    END IF;
+    PERFORM "{schema}".check_identity();
     -- The key of an older row may be forgotten, so accepting it could send a second email.
     UPDATE "{schema}".rows r
        SET state = 'parked', parked_at = now(), holder = NULL, failure_code = 'too_old',
@@ -221,20 +309,26 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- What the outbox contains, and on which server it is.
+-- What the outbox contains, on which server it is, and which table it reads.
 CREATE OR REPLACE FUNCTION "{schema}".status(OUT outbox_id uuid, OUT schema_version integer, OUT confirmed_identity text,
-    OUT current_identity text, OUT pending bigint, OUT parked bigint, OUT oldest_pending_s bigint)
+    OUT current_identity text, OUT pending bigint, OUT parked bigint, OUT oldest_pending_s bigint, OUT source_table text,
+    OUT source_types text[], OUT source_problem text)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT i.outbox_id, i.schema_version, i.server_identity, "{schema}".server_identity(),
            (SELECT count(*) FROM "{schema}".rows r WHERE r.state = 'pending'),
            (SELECT count(*) FROM "{schema}".rows r WHERE r.state = 'parked'),
-           (SELECT extract(epoch FROM now() - min(r.offered_at))::bigint FROM "{schema}".rows r WHERE r.state = 'pending')
+           (SELECT extract(epoch FROM now() - min(r.offered_at))::bigint FROM "{schema}".rows r WHERE r.state = 'pending'),
+           (SELECT format('%I.%I', s.table_schema, s.table_name) FROM "{schema}".source s),
+           (SELECT s.types FROM "{schema}".source s), "{schema}".source_problem()
       FROM "{schema}".install i
 $$;
 
--- An operator confirms that this database may be drained, although it was restored, cloned or failed over.
+-- An operator confirms that this database may be drained, although it was restored, cloned or failed over, and that the
+-- rows of its source table stay long enough to be read.
 CREATE OR REPLACE FUNCTION "{schema}".confirm()
 RETURNS text LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE "{schema}".source s SET seen_inserts = t.n_tup_ins, seen_deletes = t.n_tup_del, seen_rows = 0
+      FROM pg_stat_all_tables t WHERE t.relid = to_regclass(format('%I.%I', s.table_schema, s.table_name));
     UPDATE "{schema}".install SET server_identity = "{schema}".server_identity(), confirmed_at = now()
     RETURNING server_identity
 $$;

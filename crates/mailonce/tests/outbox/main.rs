@@ -14,4 +14,5 @@ mod drain;
 #[cfg(feature = "failpoints")]
 mod interrupted;
 mod rig;
+mod router_table;
 mod schema;

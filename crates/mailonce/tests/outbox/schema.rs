@@ -70,7 +70,7 @@ async fn send_refuses_what_can_never_be_accepted_and_the_transaction_fails() {
 }
 
 /// The URL of the same database for another role.
-fn url_of_role(rig: &Rig, role: &str) -> String {
+pub(crate) fn url_of_role(rig: &Rig, role: &str) -> String {
     let (scheme, rest) = rig.database.url.split_once("://").unwrap();
     format!("{scheme}://{role}@{}", rest.split_once('@').unwrap().1)
 }

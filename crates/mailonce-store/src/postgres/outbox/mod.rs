@@ -5,16 +5,21 @@
 //! |---|---|
 //! | this one | the drainer's calls ([`OutboxDatabase`]) |
 //! | [`schema`] | install, upgrade, confirm and uninstall |
+//! | [`source`] | the table of the Debezium outbox router that an outbox reads |
 //!
 //! Every call is one statement outside a transaction block, so no transaction is open between two calls.
 
 pub mod schema;
+pub mod source;
 
 use async_trait::async_trait;
 use mailonce_core::{
     id::EmailId,
     outbound::email::EmailState,
-    outbox::{LeasedRow, OutboxError, OutboxStatus, ParkedRow, RowEmail, RowFailure, RowKind, RowOutcome, RowRecord},
+    outbox::{
+        LeasedRow, OutboxError, OutboxStatus, ParkedRow, RowEmail, RowFailure, RowKind, RowOutcome, RowRecord,
+        SourceTable,
+    },
     ports::outbox_database::{OutboxDatabase, Result},
     time::Time,
 };
@@ -46,6 +51,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(40);
 const IDENTITY_CHANGED: &str = "MO001";
 /// The SQLSTATE with which `lease` refuses a drainer that knows another version. The message is the version.
 const WRONG_VERSION: &str = "MO002";
+/// The SQLSTATE with which `collect` refuses a table whose rows nobody can read.
+const UNREADABLE_TABLE: &str = "MO003";
 
 /// An outbox in a PostgreSQL database. It connects at the first call, and again after a failure.
 pub struct PostgresOutbox {
@@ -134,7 +141,7 @@ impl PostgresOutbox {
         };
         // The session may never answer again, or its prepared statements are those of an older schema. The next one
         // checks the version.
-        if !matches!(failed, OutboxError::IdentityChanged(_)) {
+        if !matches!(failed, OutboxError::IdentityChanged(_) | OutboxError::UnreadableTable(_)) {
             *self.session.lock().await = None;
         }
         Err(failed)
@@ -149,6 +156,9 @@ impl PostgresOutbox {
         match error.as_db_error() {
             Some(said) if said.code().code() == IDENTITY_CHANGED => {
                 OutboxError::IdentityChanged(said.message().to_owned())
+            }
+            Some(said) if said.code().code() == UNREADABLE_TABLE => {
+                OutboxError::UnreadableTable(said.message().to_owned())
             }
             Some(said) if said.code().code() == WRONG_VERSION => {
                 let found = said.message().parse().unwrap_or_default();
@@ -249,6 +259,10 @@ pub(super) fn read_status(row: &Row) -> Result<OutboxStatus> {
         pending: read::<i64>(row, 4)?.cast_unsigned(),
         parked: read::<i64>(row, 5)?.cast_unsigned(),
         oldest_pending_s: read(row, 6)?,
+        source: match read::<Option<String>>(row, 7)? {
+            Some(table) => Some(SourceTable { table, types: read(row, 8)?, problem: read(row, 9)? }),
+            None => None,
+        },
     })
 }
 
@@ -256,6 +270,11 @@ pub(super) fn read_status(row: &Row) -> Result<OutboxStatus> {
 impl OutboxDatabase for PostgresOutbox {
     async fn outbox_id(&self) -> Result<Uuid> {
         Ok(self.session().await?.outbox_id)
+    }
+
+    async fn collect(&self, max: usize) -> Result<Option<usize>> {
+        let copied: Option<i32> = self.call_one("collect($1)", &[&(max as i32)]).await?;
+        Ok(copied.map(|copied| copied.cast_unsigned() as usize))
     }
 
     async fn lease(&self, holder: &str, max: usize, lease: Duration) -> Result<Vec<LeasedRow>> {

@@ -17,7 +17,7 @@ use crate::postgres::error::server_message;
 /// new migration, because the version says which functions a schema has.
 const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/outbox/0001_tables.sql"),
-    include_str!("../../../migrations/outbox/0002_claims.sql"),
+    include_str!("../../../migrations/outbox/0002_claims_and_router_tables.sql"),
 ];
 const FUNCTIONS: &str = include_str!("../../../migrations/outbox/functions.sql");
 
@@ -31,12 +31,16 @@ const MIN_SERVER_VERSION: i32 = 130_000;
 const MAX_LEASE_BYTES: usize = 32 * 1024 * 1024;
 /// How long a sent email is looked at again, in case it bounces.
 const FOLLOW_DAYS: u32 = 7;
+/// How many rows must be inserted and deleted unseen before the table that an outbox reads counts as unreadable. A few may
+/// be the inserts of transactions that were rolled back, beside deletes of older rows.
+const MIN_UNSEEN_ROWS: u32 = 10;
 
 /// The functions that an application calls.
 const SEND_FUNCTIONS: &[&str] = &["send(jsonb, text, text)", "claim(text, jsonb)"];
 /// The functions that a drainer calls.
 const DRAIN_FUNCTIONS: &[&str] = &[
     "version()",
+    "collect(integer)",
     "lease(text, integer, bigint, integer)",
     "lease(text, integer, bigint)",
     "record_outcomes(jsonb)",
@@ -48,7 +52,7 @@ const DRAIN_FUNCTIONS: &[&str] = &[
     "status()",
 ];
 /// The functions that only the owner calls, and those that other functions call.
-const OWNER_FUNCTIONS: &[&str] = &["confirm()", "server_identity()"];
+const OWNER_FUNCTIONS: &[&str] = &["confirm()", "server_identity()", "check_identity()", "source_problem()"];
 
 /// Refuses names that need quoting or could be mistaken: the name is part of SQL text.
 pub(super) fn check_schema_name(name: &str) -> Result<()> {
@@ -73,8 +77,8 @@ pub struct DoneRow {
 
 /// The schema of an outbox in one database, for the command line.
 pub struct OutboxSchema {
-    client: Client,
-    schema: String,
+    pub(super) client: Client,
+    pub(super) schema: String,
 }
 
 impl OutboxSchema {
@@ -95,6 +99,7 @@ impl OutboxSchema {
             .replace("{max_lease_bytes}", &MAX_LEASE_BYTES.to_string())
             .replace("{max_age_days}", &(MAX_ROW_AGE_MS / 86_400_000).to_string())
             .replace("{follow_days}", &FOLLOW_DAYS.to_string())
+            .replace("{min_unseen_rows}", &MIN_UNSEEN_ROWS.to_string())
     }
 
     /// The version of the schema; `None` when there is no outbox.
@@ -157,14 +162,14 @@ impl OutboxSchema {
 
     /// What the outbox contains, and on which server it is.
     pub async fn status(&self) -> Result<OutboxStatus> {
-        self.require_installed().await?;
+        self.require_current().await?;
         let row = self.client.query_one(&format!("SELECT * FROM \"{}\".status()", self.schema), &[]).await;
         read_status(&row.map_err(|error| failed(&error))?)
     }
 
     /// Records that an operator looked at this database and wants it to be drained.
     pub async fn confirm(&self) -> Result<OutboxStatus> {
-        self.require_installed().await?;
+        self.require_current().await?;
         let done = self.client.query(&format!("SELECT \"{}\".confirm()", self.schema), &[]).await;
         done.map_err(|error| failed(&error))?;
         self.status().await
@@ -173,7 +178,7 @@ impl OutboxSchema {
     /// Rows that are marked done, in order, after this position. Only those whose email the ledger must still have: it
     /// forgets an email with its key.
     pub async fn done_rows(&self, after: i64, limit: usize) -> Result<Vec<DoneRow>> {
-        self.require_installed().await?;
+        self.require_current().await?;
         let sql = format!(
             "SELECT seq, id, coalesce(email_id, claim_id), kind FROM \"{}\".rows
               WHERE state = 'done' AND seq > $1 AND done_at > now() - interval '{} days' ORDER BY seq LIMIT $2",
@@ -190,14 +195,14 @@ impl OutboxSchema {
     /// Removes the schema. Fails, and changes nothing, when it holds anything that mailonce did not create, or when other
     /// objects depend on it.
     pub async fn uninstall(&mut self) -> Result<()> {
-        self.require_installed().await?;
+        self.require_current().await?;
         let schema = self.schema.clone();
         let functions = [DRAIN_FUNCTIONS, SEND_FUNCTIONS, OWNER_FUNCTIONS].concat();
         let functions: Vec<String> = functions.iter().map(|name| format!("\"{schema}\".{name}")).collect();
         let tx = self.client.transaction().await.map_err(|error| failed(&error))?;
         for sql in [
             format!("DROP FUNCTION {}", functions.join(", ")),
-            format!("DROP TABLE \"{schema}\".rows, \"{schema}\".install"),
+            format!("DROP TABLE \"{schema}\".rows, \"{schema}\".source, \"{schema}\".collected, \"{schema}\".install"),
             format!("DROP SCHEMA \"{schema}\""),
         ] {
             tx.batch_execute(&sql).await.map_err(|error| failed(&error))?;
@@ -205,8 +210,12 @@ impl OutboxSchema {
         tx.commit().await.map_err(|error| failed(&error))
     }
 
-    async fn require_installed(&self) -> Result<()> {
-        self.version().await?.map(drop).ok_or_else(|| OutboxError::NotInstalled(self.schema.clone()))
+    /// Refuses a schema of another version, whose tables and functions this binary does not know.
+    async fn require_current(&self) -> Result<()> {
+        match self.version().await?.ok_or_else(|| OutboxError::NotInstalled(self.schema.clone()))? {
+            SCHEMA_VERSION => Ok(()),
+            found => Err(OutboxError::WrongVersion { found, expected: SCHEMA_VERSION }),
+        }
     }
 }
 
@@ -228,7 +237,7 @@ async fn granted_roles(client: &impl GenericClient, schema: &str) -> Result<Vec<
     rows.iter().map(|row| Ok((read(row, 0)?, functions(read(row, 1)?)))).collect()
 }
 
-fn failed(error: &tokio_postgres::Error) -> OutboxError {
+pub(super) fn failed(error: &tokio_postgres::Error) -> OutboxError {
     let hint = error.as_db_error().and_then(|said| said.detail().or(said.hint()));
     let hint = hint.map(|hint| format!(" ({})", hint.replace('\n', "; "))).unwrap_or_default();
     OutboxError::Unreachable(format!("{}{hint}", server_message(error)))
