@@ -16,3 +16,4 @@ mod interrupted;
 mod rig;
 mod router_table;
 mod schema;
+mod upgrade;
