@@ -7,6 +7,7 @@
 
 mod campaign;
 mod claims;
+mod cluster;
 #[path = "../it/database.rs"]
 mod database;
 mod dead_letters;

@@ -52,7 +52,11 @@ pub(crate) struct Rig {
 impl Rig {
     /// A database without an outbox.
     pub(crate) async fn empty() -> Self {
-        let database = TempDatabase::create().await;
+        Self::on(TempDatabase::create().await).await
+    }
+
+    /// A database of another server, without an outbox.
+    pub(crate) async fn on(database: TempDatabase) -> Self {
         let sql = connect_client(&database.url).await;
         sql.batch_execute("CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY, name text)").await.unwrap();
         Self { database, sql, temp_dir: tempfile::tempdir().unwrap() }
