@@ -161,11 +161,14 @@ impl OutboxDrainer {
         if schedule.collect_at <= Instant::now() {
             self.collect(schedule).await;
         }
-        let leased = self.drain_once().await?;
-        if schedule.refresh_at <= Instant::now() {
+        let leased = if schedule.refresh_at <= Instant::now() {
             schedule.refresh_at = Instant::now() + REFRESH_INTERVAL;
-            self.write_back_states().await?;
-        }
+            // At the same time, because looking at many emails would hold up the rows that wait.
+            let (leased, written_back) = tokio::join!(self.drain_once(), self.write_back_states());
+            written_back.and(leased)?
+        } else {
+            self.drain_once().await?
+        };
         // A table that cannot be read does not hold up the other rows.
         match &schedule.collect_error {
             Some(error) if leased == 0 => Err(error.clone().into()),
@@ -374,7 +377,6 @@ impl OutboxDrainer {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err needs")]
 fn invalid_key(error: KeyError) -> Problem {
     Problem::new(Code::InvalidKey, format!("the key of the row is not valid: {error}"))
 }

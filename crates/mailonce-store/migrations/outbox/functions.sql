@@ -245,7 +245,8 @@ RETURNS SETOF uuid LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_c
            parked_at = CASE WHEN o.state = 'parked' THEN now() END,
            due_at = CASE WHEN o.state = 'pending' THEN now() + o.pause_ms * interval '1 millisecond' ELSE r.due_at END,
            email_id = o.email_id, email_state = o.email_state, email_rev = o.email_rev, claim_id = o.claim_id,
-           refresh_at = CASE WHEN o.may_change THEN now() END
+           -- Most emails are sent within a second.
+           refresh_at = CASE WHEN o.may_change THEN now() + interval '1 second' END
       FROM jsonb_to_recordset(outcomes) AS o (id uuid, fence bigint, state text, code text, detail text, pause_ms bigint,
            email_id uuid, email_state text, email_rev bigint, may_change boolean, claim_id uuid)
      WHERE r.id = o.id AND r.fence = o.fence AND r.state = 'pending'

@@ -77,14 +77,11 @@ impl OutboxSession {
         params: &[&(dyn ToSql + Sync)],
     ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
         let known = self.statements.lock().await.get(sql).cloned();
-        let statement = match known {
-            Some(statement) => statement,
-            None => {
-                let statement = self.client.prepare(sql).await?;
-                self.statements.lock().await.insert(sql.to_owned(), statement.clone());
-                statement
-            }
-        };
+        if let Some(statement) = known {
+            return self.client.query(&statement, params).await;
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements.lock().await.insert(sql.to_owned(), statement.clone());
         self.client.query(&statement, params).await
     }
 }
@@ -284,7 +281,7 @@ impl OutboxDatabase for PostgresOutbox {
     }
 
     async fn record_outcomes(&self, records: &[RowRecord]) -> Result<Vec<Uuid>> {
-        let outcomes = Value::from_iter(records.iter().map(outcome_json)).to_string();
+        let outcomes = records.iter().map(outcome_json).collect::<Value>().to_string();
         let rows = self.call("record_outcomes($1::text::jsonb)", &[&outcomes]).await?;
         rows.iter().map(|row| read(row, 0)).collect()
     }
