@@ -347,8 +347,8 @@ pub(crate) struct ClaimBody {
     /// What the application wrote with `mailonce_outbox.claim`. In lists and after commands it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Value>,
-    /// Whether the claim was offered through an outbox.
-    offered: bool,
+    /// When an outbox offered it. Null for other claims.
+    offered_at: Option<String>,
     /// Whether the result was too large to keep.
     result_omitted: bool,
     /// Why it failed.
@@ -398,7 +398,7 @@ impl From<&Claim> for ClaimBody {
             completions: claim.completed_by.len(),
             result: None,
             payload: None,
-            offered: claim.offer.is_some(),
+            offered_at: claim.offer.as_ref().map(|offer| offer.at.to_string()),
             result_omitted: claim.result == ResultPresence::Omitted,
             reason: claim
                 .failure
