@@ -105,7 +105,7 @@ impl Campaign<'_> {
     /// Kills a server and starts another in its place, or suspends it.
     async fn disturb(&mut self, random: &mut Sequence) {
         let victim = (random.next() % 3) as usize;
-        if random.next() % 3 == 0 {
+        if random.next().is_multiple_of(3) {
             // Sometimes longer than a lease.
             self.servers[victim].send_signal(Signal::STOP);
             tokio::time::sleep(Duration::from_millis(random.next() % 12_000)).await;
