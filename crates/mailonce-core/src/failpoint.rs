@@ -5,7 +5,7 @@
 //! otherwise the code that uses it does not compile. The crash test checks its table against the same list.
 
 /// All failpoints, in the order in which an email reaches them.
-pub const POINTS: [&str; 77] = [
+pub const POINTS: [&str; 78] = [
     // Opening the ledger.
     "sqlite-migrating",
     "sqlite-migrated",
@@ -92,6 +92,7 @@ pub const POINTS: [&str; 77] = [
     "outbox-leased",
     "outbox-accepted",
     "outbox-marked",
+    "outbox-replay-recorded",
     // Maintenance.
     "before-sweep",
     "after-sweep",

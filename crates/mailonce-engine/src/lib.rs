@@ -316,8 +316,8 @@ impl Engine {
             Arc::clone(&inboxes),
             Arc::clone(&outbound),
         ));
-        let outboxes = Arc::new(Outboxes::new(&ctx, &outbound));
         let claims = Arc::new(Claims::new(Arc::clone(&ctx), Arc::clone(&access)));
+        let outboxes = Arc::new(Outboxes::new(&ctx, &outbound, &claims));
         let escalations = Arc::new(Escalations::new(
             Arc::clone(&ctx),
             Arc::clone(&access),

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Claim, ClaimChange, ClaimClock, ClaimLease, ClaimState, ClaimToken, LostHolderPolicy, ResultPresence};
+use super::{Claim, ClaimChange, ClaimClock, ClaimLease, ClaimState, ClaimToken, LostHolderPolicy};
 use crate::{
     control::stop::{Stop, StopMode, Stops},
     events::event::{EventKind, NewEvent},
@@ -93,37 +93,12 @@ impl NewClaim {
                 AcquireAnswer::Won(token)
             }),
         };
-        ClaimChange { answer, claim, new_result: None, is_changed: !events.is_empty(), events }
+        ClaimChange { answer, claim, new_result: None, new_payload: None, is_changed: !events.is_empty(), events }
     }
 
     fn unclaimed(&self, earlier_binds: u32, clock: ClaimClock) -> Claim {
-        Claim {
-            id: self.id,
-            team: self.team,
-            key: self.key.clone(),
-            bind_number: earlier_binds + 1,
-            intent: self.intent.clone(),
-            fingerprint: None,
-            state: ClaimState::Claimed,
-            rev: 0,
-            created_at: clock.now,
-            fence: 0,
-            lease: None,
-            on_unknown: self.on_unknown,
-            ttl: self.ttl,
-            retry_at: None,
-            losses: 0,
-            retried: false,
-            repeat_cause: None,
-            freed_at: None,
-            ended_at: None,
-            failure: None,
-            completed_by: Vec::new(),
-            corrected: false,
-            result: ResultPresence::None,
-            reports: Vec::new(),
-            decision: None,
-        }
+        let free = Claim::free(self.id, self.team, self.key.clone(), earlier_binds, clock);
+        Claim { intent: self.intent.clone(), ..free }
     }
 }
 
@@ -154,6 +129,8 @@ pub struct AcquireResult {
     pub claim: Option<Claim>,
     /// The stored result of a claim that ended.
     pub result: Option<Vec<u8>>,
+    /// The stored payload of an offered claim that the caller has.
+    pub payload: Option<Vec<u8>>,
 }
 
 impl Claim {

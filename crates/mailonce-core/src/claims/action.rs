@@ -152,7 +152,7 @@ impl Claim {
             ClaimAction::Resolve { resolution, rev, result, by } => self.resolve((resolution, rev), result, by, clock),
         };
         events.extend(event);
-        ClaimChange { answer, new_result, is_changed: self.rev != rev, events, claim: Some(self) }
+        ClaimChange { answer, new_result, new_payload: None, is_changed: self.rev != rev, events, claim: Some(self) }
     }
 
     fn begin(&mut self, token: ClaimToken, by: Option<ApiKeyId>, stops: &Stops, clock: ClaimClock) -> ActionOutcome {
@@ -259,7 +259,7 @@ impl Claim {
         self.failure = Some(ClaimFailure { fence: token.fence, retryable, reason, at: clock.now });
         if retryable {
             self.state = ClaimState::Failed;
-            self.free(clock.now);
+            self.set_free(clock.now);
         } else if self.repeat_cause == Some(RepeatCause::Policy) {
             // A failure settles its own attempt. An earlier one may have performed the side effect.
             self.state = ClaimState::Unknown;
@@ -317,7 +317,7 @@ impl Claim {
             }
             ClaimResolution::Retry => {
                 self.state = ClaimState::Claimed;
-                self.free(clock.now);
+                self.set_free(clock.now);
                 (self.repeat_cause, self.failure) = (Some(RepeatCause::Person), None);
                 None
             }

@@ -17,11 +17,11 @@ impl Claim {
                 _ if mutant!("claim-lease-never-ends") => {}
                 ClaimState::Begun if mutant!("claim-freed-after-beginning") => {
                     self.state = ClaimState::Claimed;
-                    self.free(clock.now);
+                    self.set_free(clock.now);
                     events.push(self.changed(EventKind::ClaimFreed, clock.now, &json!({ "reason": "lease_ended" })));
                 }
                 ClaimState::Claimed => {
-                    self.free(clock.now);
+                    self.set_free(clock.now);
                     events.push(self.changed(EventKind::ClaimFreed, clock.now, &json!({ "reason": "lease_ended" })));
                 }
                 ClaimState::Begun => {
@@ -41,7 +41,7 @@ impl Claim {
             && self.retry_at.is_some_and(|at| clock.policy.is_some_and(|policy| at <= policy))
         {
             self.state = ClaimState::Claimed;
-            self.free(clock.now);
+            self.set_free(clock.now);
             let cause = Some(RepeatCause::Policy).filter(|_| !mutant!("claim-repeat-unflagged"));
             (self.retried, self.repeat_cause) = (true, cause);
             events.push(self.changed(EventKind::ClaimFreed, clock.now, &json!({ "reason": "policy" })));

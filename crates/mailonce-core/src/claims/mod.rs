@@ -20,11 +20,13 @@
 //! | [`acquire`] | who gets the claim, and what everybody else is answered |
 //! | [`action`] | commands and facts |
 //! | [`lapse`] | what happens when a lease ends |
+//! | [`offer`] | claims that wait for a worker, with their payload |
 //! | [`period`] | periods that the server computes: days, weeks and months |
 
 pub mod acquire;
 pub mod action;
 pub mod lapse;
+pub mod offer;
 pub mod period;
 #[cfg(test)]
 mod tests;
@@ -216,6 +218,9 @@ pub struct Claim {
     /// What the side effect contains. Another fingerprint under the same key is a mismatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
+    /// That it was offered with a payload. Another payload under the same key is a mismatch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offer: Option<offer::ClaimOffer>,
     /// Its state.
     pub state: ClaimState,
     /// The revision. Each change increases it.
@@ -323,9 +328,14 @@ impl Claim {
 
     /// When it is forgotten. `None` while somebody has it or its outcome is unknown. A claim that is free, or ended
     /// without a completion of its only holder, is kept for at least the default time, so that a late completion still
-    /// finds it.
+    /// finds it. An offered claim waits for its worker without a limit. After its end it is kept for at least the default
+    /// time, so that the row of its outbox, when it is offered again, still finds it.
     pub fn forget_at(&self) -> Option<Time> {
         let kept = Ttl(self.ttl.0.max(ttl::DEFAULT.0));
+        if let Some(offer) = &self.offer {
+            let ended_at = self.ended_at.filter(|_| self.is_ended());
+            return kept.expires_at(ended_at.map(|at| at.max(offer.at)));
+        }
         if self.is_ended() {
             let is_settled = self.state == ClaimState::Completed && self.losses == 0;
             return if is_settled { self.ttl } else { kept }.expires_at(self.ended_at);
@@ -351,7 +361,7 @@ impl Claim {
         (self.fence == token.fence && issued == Some(token.issued_at)) || mutant!("claim-any-token")
     }
 
-    fn free(&mut self, now: Time) {
+    fn set_free(&mut self, now: Time) {
         self.lease = None;
         self.retry_at = None;
         self.freed_at = Some(now);
@@ -390,6 +400,8 @@ pub struct ClaimChange<T> {
     pub claim: Option<Claim>,
     /// The result to store beside the claim.
     pub new_result: Option<Vec<u8>>,
+    /// The payload to store beside the claim.
+    pub new_payload: Option<Vec<u8>>,
     /// Whether the claim changed and must be saved.
     pub is_changed: bool,
     /// The events of the change. Renewing a lease has none.

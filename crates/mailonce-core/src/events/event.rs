@@ -100,6 +100,8 @@ string_enum! {
         StopCreated = "stop.created",
         /// A stop of the team ended, and its email is released.
         StopEnded = "stop.ended",
+        /// A claim waits for a worker, with a payload.
+        ClaimOffered = "claim.offered",
         /// A caller has a claim and may begin.
         ClaimClaimed = "claim.claimed",
         /// The side effect of a claim began.
@@ -140,7 +142,8 @@ impl EventKind {
             Self::EndpointDisabled => "endpoint",
             Self::TransportBreakerOpened | Self::TransportBreakerClosed => "transport",
             Self::StopCreated | Self::StopEnded => "stop",
-            Self::ClaimClaimed
+            Self::ClaimOffered
+            | Self::ClaimClaimed
             | Self::ClaimBegun
             | Self::ClaimCompleted
             | Self::ClaimFailed

@@ -1,4 +1,5 @@
-//! The SQL outbox: rows in the user's own PostgreSQL, each an email that mailonce accepts once.
+//! The SQL outbox: rows in the user's own PostgreSQL, each an email that mailonce accepts once, or a claim that it offers
+//! to workers once.
 //!
 //! The user's transaction inserts a row next to its business rows, so both commit or neither does. A drainer leases
 //! rows, accepts each one under its key, and marks it. A crash between the accept and the mark is harmless: the row is
@@ -7,11 +8,12 @@
 use uuid::Uuid;
 
 use crate::{
-    id::EmailId,
+    id::{ClaimId, EmailId},
     key::{Key, KeyError},
     outbound::email::EmailState,
     problem::Problem,
     retry::{RetryAdvice, backoff_ms},
+    string_enum::string_enum,
     time::Time,
     ttl::{self, Ttl},
 };
@@ -29,14 +31,26 @@ pub fn row_ttl(requested: Option<Ttl>) -> Ttl {
     requested.filter(|requested| requested.0 > ttl::DEFAULT.0).unwrap_or(ttl::DEFAULT)
 }
 
+string_enum! {
+    /// What a row becomes in the ledger.
+    RowKind {
+        /// An email, from `send`.
+        Email = "email",
+        /// A claim that waits for a worker, from `claim`.
+        Claim = "claim",
+    }
+}
+
 /// A row that a drainer has leased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeasedRow {
-    /// Its id, which `send` returned.
+    /// Its id, which `send` or `claim` returned.
     pub id: Uuid,
+    /// What it becomes.
+    pub kind: RowKind,
     /// The number of this lease. Only the latest lease may mark the row.
     pub fence: i64,
-    /// The body of `POST /v1/emails`.
+    /// The body of `POST /v1/emails`; or any JSON for the worker of a claim.
     pub payload: String,
     /// The idempotency key that the caller gave.
     pub key: Option<String>,
@@ -96,6 +110,8 @@ impl From<&Problem> for RowFailure {
 pub enum RowOutcome {
     /// The email was accepted, now or before.
     Done(RowEmail),
+    /// The claim was offered, now or before.
+    Offered(ClaimId),
     /// The row is a dead letter until a person replays it.
     Parked(RowFailure),
     /// The row is offered again after this pause.
@@ -120,11 +136,24 @@ impl RowOutcome {
     }
 }
 
+/// The outcome of a leased row, to be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowRecord {
+    /// The row.
+    pub row: Uuid,
+    /// The number of the lease. Only the latest one may record an outcome.
+    pub fence: i64,
+    /// The outcome.
+    pub outcome: RowOutcome,
+}
+
 /// A row that is a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParkedRow {
     /// Its id.
     pub id: Uuid,
+    /// What it would become.
+    pub kind: RowKind,
     /// The position in the list, for the next page.
     pub seq: i64,
     /// The idempotency key that the caller gave.
@@ -139,6 +168,17 @@ pub struct ParkedRow {
     pub created_at: Time,
     /// When it was parked.
     pub parked_at: Time,
+}
+
+/// A table of the Debezium outbox router that an outbox reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceTable {
+    /// Its name, with its schema.
+    pub table: String,
+    /// The values of its column `type` whose rows are emails.
+    pub types: Vec<String>,
+    /// Why its rows cannot be read.
+    pub problem: Option<String>,
 }
 
 /// What an outbox contains, and whether it may be drained.
@@ -158,6 +198,8 @@ pub struct OutboxStatus {
     pub parked: u64,
     /// How long the oldest pending row has waited, in seconds.
     pub oldest_pending_s: Option<i64>,
+    /// The table that it reads besides.
+    pub source: Option<SourceTable>,
 }
 
 impl OutboxStatus {
@@ -184,6 +226,9 @@ pub enum OutboxError {
     /// The database was restored, cloned or failed over.
     #[error("the database was restored, cloned or failed over: {0}")]
     IdentityChanged(String),
+    /// The rows of the table that the outbox reads are gone before they can be read, or it has another shape.
+    #[error("the table cannot be read: {0}")]
+    UnreadableTable(String),
     /// The database did not answer, or refused.
     #[error("the database cannot be used: {0}")]
     Unreachable(String),
@@ -195,7 +240,14 @@ mod tests {
     use crate::problem::Code;
 
     fn row(key: Option<&str>) -> LeasedRow {
-        LeasedRow { id: Uuid::from_u128(2), fence: 1, payload: "{}".into(), key: key.map(str::to_owned), attempts: 1 }
+        LeasedRow {
+            id: Uuid::from_u128(2),
+            kind: RowKind::Email,
+            fence: 1,
+            payload: "{}".into(),
+            key: key.map(str::to_owned),
+            attempts: 1,
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::{
     access::call_origin::Alias,
     control::audit::{AuditPage, act::Act},
     id::TeamId,
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 
@@ -19,6 +20,9 @@ use crate::{
 pub trait AuditStore: Send + Sync + 'static {
     /// Records an act that changes nothing else in the ledger, such as a restore. Not idempotent: each call is an act.
     async fn record_act(&self, act: Act, now: Time) -> Result<()>;
+    /// Records an act that changes nothing else in the ledger, and binds the key of its operation. A replay records
+    /// nothing.
+    async fn record_keyed_act(&self, act: Act, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>>;
     /// Up to `limit` entries after a number, in order, and the ends of the chain, in one snapshot.
     async fn audit_page(&self, team: TeamId, after: u64, limit: usize) -> Result<AuditPage>;
     /// The names of these ids, as far as they are known.

@@ -9,6 +9,7 @@ use crate::{
         Claim, ClaimClock, ClaimQuery,
         acquire::{AcquireResult, NewClaim},
         action::{ClaimAction, ClaimActionResult},
+        offer::{NewOffer, OfferResult},
     },
     id::{ClaimId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
@@ -23,6 +24,10 @@ pub trait ClaimStore: Send + Sync + 'static {
     /// A claim that begins with this call is excluded by stops like a marker: after a stop was created, no claim in its
     /// scope begins, on any node.
     async fn acquire_claim(&self, new_claim: NewClaim, clock: ClaimClock) -> Result<AcquireResult>;
+    /// Makes a claim that waits for a worker, or says that the key has it already. Of concurrent offers one makes it.
+    async fn offer_claim(&self, offer: NewOffer, clock: ClaimClock) -> Result<OfferResult>;
+    /// The payload of an offered claim. `None` if it has none.
+    async fn claim_payload(&self, team: TeamId, id: ClaimId) -> Result<Option<Vec<u8>>>;
     /// Applies a command or records a fact. The key of the operation is bound only when the action was applied.
     async fn apply_claim_action(
         &self,

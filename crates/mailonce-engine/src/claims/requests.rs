@@ -6,6 +6,7 @@ use mailonce_core::{
         Claim, ClaimClock, ClaimEvidence, ClaimQuery, ClaimResolution, ClaimToken, LostHolderPolicy, MAX_RESULT_BYTES,
         acquire::{AcquireAnswer, NewClaim},
         action::{ClaimAction, ClaimActionResult, ClaimActionStatus, ClaimRefusal, ReportedResult},
+        offer::{NewOffer, OfferAnswer, payload_digest},
         period::PeriodLength,
     },
     control::budget_period::CalendarZone,
@@ -77,13 +78,15 @@ pub struct ClaimRequest {
     pub on_unknown: LostHolderPolicy,
 }
 
-/// A claim and its result.
+/// A claim, its result and its payload.
 #[derive(Clone, Debug)]
 pub struct ClaimView {
     /// The claim.
     pub claim: Claim,
     /// Its result, if it has one.
     pub result: Option<Value>,
+    /// Its payload, if it was offered with one.
+    pub payload: Option<Value>,
 }
 
 /// The answer to a request for a claim, apart from refusals.
@@ -97,6 +100,8 @@ pub enum AcquireOutcome {
         token: String,
         /// The idempotency key for the system that performs the side effect.
         downstream_key: String,
+        /// The payload of an offered claim.
+        payload: Option<Value>,
     },
     /// It ended before; this is the stored answer.
     Ended(Box<ClaimView>),
@@ -199,12 +204,10 @@ impl Claims {
             AcquireAnswer::Won(token) => {
                 let downstream_key = tokens::downstream_key(&self.ctx.secret, &claim);
                 let token = tokens::format(&self.ctx.secret, (claim.team, claim.id), token);
-                Ok(AcquireOutcome::Won { claim: Box::new(claim), token, downstream_key })
+                let payload = self.unpack(claim.id, acquired.payload)?;
+                Ok(AcquireOutcome::Won { claim: Box::new(claim), token, downstream_key, payload })
             }
-            AcquireAnswer::Ended => {
-                let view = self.view(claim, acquired.result)?;
-                Ok(AcquireOutcome::Ended(Box::new(view)))
-            }
+            AcquireAnswer::Ended => Ok(AcquireOutcome::Ended(Box::new(self.view(claim, acquired.result).await?))),
             AcquireAnswer::Busy => Err(busy_problem(&claim, clock)),
             AcquireAnswer::Unknown => {
                 self.escalate_or_log(&claim).await;
@@ -212,7 +215,7 @@ impl Claims {
                 let downstream_key = tokens::downstream_key(&self.ctx.secret, &claim);
                 Err(unknown_problem(&claim).with_extension("downstream_key", downstream_key))
             }
-            AcquireAnswer::Mismatch | AcquireAnswer::Stopped(_) => Err(mismatch_problem(&key, &claim)),
+            AcquireAnswer::Mismatch | AcquireAnswer::Stopped(_) => Err(mismatch_problem(&key, &claim, "fingerprint")),
         }
     }
 
@@ -252,15 +255,46 @@ impl Claims {
         Ok((key, intent))
     }
 
-    fn view(&self, claim: Claim, stored: Option<Vec<u8>>) -> Result<ClaimView, Problem> {
-        let Some(stored) = stored else { return Ok(ClaimView { claim, result: None }) };
-        let bytes = self.ctx.packer.unpack_raw(&stored);
-        let result = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        if result.is_none() {
-            tracing::error!(claim = %claim.id, "the result of a claim cannot be decoded");
-            return Err(Problem::new(Code::Internal, format!("the result of claim {} cannot be decoded", claim.id)));
+    /// Makes a claim that waits for a worker, with the payload that the worker needs. The same key and payload again
+    /// is the same claim.
+    pub async fn offer(&self, caller: &Caller, key: Key, payload: &Value) -> Result<Claim, Problem> {
+        require(caller, ApiKeyScope::Send)?;
+        let clock = self.ctx.claim_clock();
+        let offer = NewOffer {
+            id: ClaimId(self.ctx.new_id(clock.now)),
+            team: caller.team.id,
+            key: key.clone(),
+            digest: payload_digest(payload),
+            payload: self.ctx.packer.pack_raw(payload.to_string().as_bytes()),
+        };
+        let offered = self.ctx.store.offer_claim(offer, clock).await.map_err(unavailable)?;
+        match (offered.answer, offered.claim) {
+            (OfferAnswer::Offered, Some(claim)) => Ok(claim),
+            (OfferAnswer::Mismatch, Some(claim)) => Err(mismatch_problem(&key, &claim, "payload")),
+            (OfferAnswer::Stopped(stop), _) => Err(stopped_problem(&stop)),
+            (_, None) => Err(Problem::new(Code::Internal, "the store answered about a claim that it does not have")),
         }
-        Ok(ClaimView { claim, result })
+    }
+
+    async fn view(&self, claim: Claim, stored: Option<Vec<u8>>) -> Result<ClaimView, Problem> {
+        let payload = match claim.offer {
+            Some(_) => self.ctx.store.claim_payload(claim.team, claim.id).await.map_err(unavailable)?,
+            None => None,
+        };
+        let (result, payload) = (self.unpack(claim.id, stored)?, self.unpack(claim.id, payload)?);
+        Ok(ClaimView { claim, result, payload })
+    }
+
+    /// Decodes a stored result or payload.
+    fn unpack(&self, id: ClaimId, stored: Option<Vec<u8>>) -> Result<Option<Value>, Problem> {
+        let Some(stored) = stored else { return Ok(None) };
+        let bytes = self.ctx.packer.unpack_raw(&stored);
+        let value = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        if value.is_none() {
+            tracing::error!(claim = %id, "the result or the payload of a claim cannot be decoded");
+            return Err(Problem::new(Code::Internal, format!("claim {id} has contents that cannot be decoded")));
+        }
+        Ok(value)
     }
 
     fn pack_result(&self, result: Option<&Value>) -> ReportedResult {
@@ -348,7 +382,7 @@ impl Claims {
     pub async fn claim(&self, caller: &Caller, id: ClaimId) -> Result<ClaimView, Problem> {
         require(caller, ApiKeyScope::Read)?;
         let (claim, result) = self.read_claim(caller.team.id, id).await?;
-        self.view(claim, result)
+        self.view(claim, result).await
     }
 
     /// Claims, newest first, without their results.
@@ -413,11 +447,11 @@ fn unknown_problem(claim: &Claim) -> Problem {
     }
 }
 
-fn mismatch_problem(key: &Key, claim: &Claim) -> Problem {
-    let detail = format!("the key `{}` was used with another fingerprint", shorten(key.as_str()));
+fn mismatch_problem(key: &Key, claim: &Claim, field: &str) -> Problem {
+    let detail = format!("the key `{}` was used with another {field}", shorten(key.as_str()));
     Problem::new(Code::KeyMismatch, detail)
         .with_extension("id", claim.id.to_string())
-        .with_extension("differing_fields", vec!["fingerprint"])
+        .with_extension("differing_fields", vec![field])
         .with_extension(
             "next",
             "Do not perform the side effect: read the claim, or use a new key if this is another one.",

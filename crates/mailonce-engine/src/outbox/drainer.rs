@@ -1,4 +1,4 @@
-//! The drainer of one outbox: leases rows, accepts each under its key, and marks it.
+//! The drainer of one outbox: leases rows, accepts each as an email or offers it as a claim, under its key, and marks it.
 //!
 //! Several drainers may work on one outbox, in one process or on several nodes. The lease keeps them apart, but
 //! correctness does not depend on it: two drainers that accept the same row get the same email, and only the latest lease
@@ -7,12 +7,13 @@
 use mailonce_core::{
     access::team::Team,
     failpoint,
-    key::Key,
+    id::ClaimId,
+    key::{Key, KeyError},
     outbound::{
         email::Channel,
         key_binding::{KeyBinding, KeyView},
     },
-    outbox::{LeasedRow, OutboxError, RowEmail, RowOutcome, row_ttl},
+    outbox::{LeasedRow, OutboxError, RowEmail, RowKind, RowOutcome, RowRecord, row_ttl},
     problem::{Code, Problem},
     retry::backoff_ms,
 };
@@ -27,12 +28,13 @@ use uuid::Uuid;
 use super::OutboxConfig;
 use crate::{
     access::caller::Caller,
+    claims::Claims,
     outbound::{Outbound, send_receipt::SendReceipt},
     runtime::{context::Context, problems::unavailable},
 };
 
-/// Rows that one lease takes.
-const BATCH_SIZE: usize = 50;
+/// Rows that one lease takes. They are accepted at the same time, so that the ledger commits many together.
+const BATCH_SIZE: usize = 200;
 /// How long a row is leased. After a crash its rows wait this long. An accept that takes longer is harmless: the row is
 /// accepted again and gets the same email.
 const LEASE: Duration = Duration::from_secs(10);
@@ -43,6 +45,12 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Rows that one round of writing back examines.
 const REFRESH_BATCH: usize = 200;
+/// Rows that one call copies from the table that an outbox reads.
+const COLLECT_BATCH: usize = 1_000;
+/// How often to look whether an outbox reads a table, while it reads none.
+const NO_TABLE_INTERVAL: Duration = Duration::from_secs(30);
+/// A look at a large table takes long. It is repeated after this many times its duration.
+const COLLECT_IDLE_FACTOR: u32 = 10;
 /// The longest pause after a failure of the database.
 const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(15);
 
@@ -72,10 +80,26 @@ impl fmt::Display for DrainError {
     }
 }
 
+/// What a drainer does from time to time, and when it is due.
+struct Schedule {
+    refresh_at: Instant,
+    collect_at: Instant,
+    /// Why the last look at the table failed.
+    collect_error: Option<OutboxError>,
+}
+
+impl Schedule {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { refresh_at: now, collect_at: now, collect_error: None }
+    }
+}
+
 /// The drainer of one outbox.
 pub struct OutboxDrainer {
     ctx: Arc<Context>,
     outbound: Arc<Outbound>,
+    claims: Arc<Claims>,
     pub(super) config: OutboxConfig,
     /// The name under which this drainer leases, for people who look at the table.
     holder: String,
@@ -84,22 +108,24 @@ pub struct OutboxDrainer {
 }
 
 impl OutboxDrainer {
-    pub(super) fn new(ctx: &Arc<Context>, outbound: &Arc<Outbound>, config: OutboxConfig) -> Self {
+    pub(super) fn new(
+        ctx: &Arc<Context>,
+        outbound: &Arc<Outbound>,
+        claims: &Arc<Claims>,
+        config: OutboxConfig,
+    ) -> Self {
         let holder = format!("mailonce-{:016x}", ctx.entropy.next_u64());
-        Self { ctx: Arc::clone(ctx), outbound: Arc::clone(outbound), config, holder, last_error: Mutex::default() }
+        let (ctx, outbound, claims) = (Arc::clone(ctx), Arc::clone(outbound), Arc::clone(claims));
+        Self { ctx, outbound, claims, config, holder, last_error: Mutex::default() }
     }
 
     /// Drains until `stop` changes. Rows that are leased by then are finished first.
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        let (mut failures, mut refresh_at) = (0, Instant::now());
+        let (mut failures, mut schedule) = (0, Schedule::new());
         while !*stop.borrow() {
-            let refreshes = refresh_at <= Instant::now();
-            if refreshes {
-                refresh_at = Instant::now() + REFRESH_INTERVAL;
-            }
             let round = tokio::select! {
                 biased;
-                round = self.run_round(refreshes) => round,
+                round = self.run_round(&mut schedule) => round,
                 // A database that hangs does not keep the server from stopping. What was accepted and not marked is
                 // accepted again by the next drainer.
                 () = stop_timeout(stop.clone()) => return,
@@ -129,13 +155,39 @@ impl OutboxDrainer {
         }
     }
 
-    /// Drains a batch, and writes states back when it is time. Returns how many rows were leased.
-    async fn run_round(self: &Arc<Self>, refreshes: bool) -> Result<usize, DrainError> {
-        let leased = self.drain_once().await?;
-        if refreshes {
-            self.write_back_states().await?;
+    /// Drains a batch, and copies rows from the table and writes states back when it is time. Returns how many rows were
+    /// leased.
+    async fn run_round(self: &Arc<Self>, schedule: &mut Schedule) -> Result<usize, DrainError> {
+        if schedule.collect_at <= Instant::now() {
+            self.collect(schedule).await;
         }
-        Ok(leased)
+        let leased = if schedule.refresh_at <= Instant::now() {
+            schedule.refresh_at = Instant::now() + REFRESH_INTERVAL;
+            // At the same time, because looking at many emails would hold up the rows that wait.
+            let (leased, written_back) = tokio::join!(self.drain_once(), self.write_back_states());
+            written_back.and(leased)?
+        } else {
+            self.drain_once().await?
+        };
+        // A table that cannot be read does not hold up the other rows.
+        match &schedule.collect_error {
+            Some(error) if leased == 0 => Err(error.clone().into()),
+            _ => Ok(leased),
+        }
+    }
+
+    /// Copies new rows from the table that the outbox reads.
+    async fn collect(&self, schedule: &mut Schedule) {
+        let start = Instant::now();
+        let copied = self.config.database.collect(COLLECT_BATCH).await;
+        let pause = match &copied {
+            Ok(Some(COLLECT_BATCH)) => Duration::ZERO,
+            Ok(Some(_)) => POLL_INTERVAL.max(start.elapsed() * COLLECT_IDLE_FACTOR),
+            Ok(None) => NO_TABLE_INTERVAL,
+            Err(_) => POLL_INTERVAL,
+        };
+        schedule.collect_at = Instant::now() + pause;
+        schedule.collect_error = copied.err();
     }
 
     async fn wait(&self, pause: Option<Duration>) {
@@ -158,6 +210,16 @@ impl OutboxDrainer {
                 outbox,
                 "the outbox is not drained until an operator runs `mailonce outbox confirm`: {changed}"
             ),
+            Some(DrainError::Database(unreadable @ OutboxError::UnreadableTable(_))) => tracing::error!(
+                outbox,
+                "{unreadable}. Copy the rows with a trigger; or, if they stay from now on, run `mailonce outbox confirm`"
+            ),
+            Some(DrainError::Database(old @ OutboxError::WrongVersion { found, expected })) if found < expected => {
+                tracing::error!(
+                    outbox,
+                    "the outbox is not drained until an operator runs `mailonce outbox upgrade`: {old}"
+                );
+            }
             Some(error) => tracing::warn!(outbox, "the outbox cannot be drained: {error}"),
             None => tracing::info!(outbox, "the outbox is drained again"),
         }
@@ -196,44 +258,75 @@ impl OutboxDrainer {
             tasks.spawn(async move { drainer.process(&caller, outbox_id, row).await });
         }
         let mut outcome = Ok(leased);
-        while let Some(joined) = tasks.join_next().await {
-            match joined {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => outcome = Err(error.into()),
-                // The row stays leased, and is offered again when its lease ends.
-                Err(panic) => tracing::error!(outbox = self.config.name, %panic, "accepting a row failed"),
+        // While one group is recorded, the next outcomes gather. A slow row does not delay the marks of the others.
+        while let Some(first) = tasks.join_next().await {
+            let ended = std::iter::once(first).chain(std::iter::from_fn(|| tasks.try_join_next()));
+            let mut records = Vec::new();
+            for joined in ended {
+                match joined {
+                    Ok(record) => records.push(record),
+                    // The row stays leased, and is offered again when its lease ends.
+                    Err(panic) => tracing::error!(outbox = self.config.name, %panic, "accepting a row failed"),
+                }
+            }
+            if let Err(error) = self.record(records).await {
+                outcome = Err(error.into());
             }
         }
         outcome
     }
 
-    /// Accepts one row and records the outcome.
-    async fn process(&self, caller: &Caller, outbox_id: Uuid, row: LeasedRow) -> Result<(), OutboxError> {
-        let outcome = match self.accept(caller, outbox_id, &row).await {
-            Ok(receipt) => RowOutcome::Done(RowEmail { id: receipt.id, state: receipt.state, rev: receipt.rev }),
-            Err(problem) => RowOutcome::after_problem(&problem, row.attempts, self.ctx.entropy.next_u64()),
+    /// Accepts or offers one row. Returns what to record.
+    async fn process(&self, caller: &Caller, outbox_id: Uuid, row: LeasedRow) -> RowRecord {
+        let taken = match row.kind {
+            RowKind::Email => self
+                .accept(caller, outbox_id, &row)
+                .await
+                .map(|receipt| RowOutcome::Done(RowEmail { id: receipt.id, state: receipt.state, rev: receipt.rev })),
+            RowKind::Claim => self.offer(caller, &row).await.map(RowOutcome::Offered),
         };
+        let outcome = taken
+            .unwrap_or_else(|problem| RowOutcome::after_problem(&problem, row.attempts, self.ctx.entropy.next_u64()));
         failpoint!("outbox-accepted");
-        let marked = self.config.database.record_outcome(row.id, row.fence, &outcome).await?;
-        failpoint!("outbox-marked");
-        if marked {
-            self.ctx.metrics.record_outbox_row(&outcome);
+        RowRecord { row: row.id, fence: row.fence, outcome }
+    }
+
+    /// Records outcomes, counts them and logs dead letters.
+    async fn record(&self, records: Vec<RowRecord>) -> Result<(), OutboxError> {
+        if records.is_empty() {
+            return Ok(());
         }
-        let (outbox, row) = (self.config.name.as_str(), row.id);
-        match outcome {
-            _ if !marked => tracing::debug!(outbox, %row, "another drainer has leased the row since"),
-            RowOutcome::Parked(failure) => {
-                tracing::warn!(outbox, %row, code = failure.code, "a row was parked: {}", failure.detail);
+        let recorded = self.config.database.record_outcomes(&records).await?;
+        failpoint!("outbox-marked");
+        let outbox = self.config.name.as_str();
+        for RowRecord { row, outcome, .. } in records {
+            if !recorded.contains(&row) {
+                tracing::debug!(outbox, %row, "another drainer has leased the row since");
+                continue;
             }
-            RowOutcome::Retry { failure, .. } => tracing::debug!(outbox, %row, code = failure.code, "a row waits"),
-            RowOutcome::Done(_) => {}
+            self.ctx.metrics.record_outbox_row(&outcome);
+            match outcome {
+                RowOutcome::Parked(failure) => {
+                    tracing::warn!(outbox, %row, code = failure.code, "a row was parked: {}", failure.detail);
+                }
+                RowOutcome::Retry { failure, .. } => tracing::debug!(outbox, %row, code = failure.code, "a row waits"),
+                RowOutcome::Done(_) | RowOutcome::Offered(_) => {}
+            }
         }
         Ok(())
     }
 
+    /// Offers the claim of a row to workers.
+    async fn offer(&self, caller: &Caller, row: &LeasedRow) -> Result<ClaimId, Problem> {
+        let missing = || Problem::new(Code::InvalidKey, "a row for a claim must have a key");
+        let key = row.given_key().ok_or_else(missing)?.map_err(invalid_key)?;
+        let invalid = |error| Problem::new(Code::InvalidJson, format!("the payload of the row is not JSON: {error}"));
+        let payload = serde_json::from_str(&row.payload).map_err(invalid)?;
+        self.claims.offer(caller, key, &payload).await.map(|claim| claim.id)
+    }
+
     /// Accepts the email of a row as a call of `POST /v1/emails` with the row's key would.
     async fn accept(&self, caller: &Caller, outbox_id: Uuid, row: &LeasedRow) -> Result<SendReceipt, Problem> {
-        let invalid_key = |error| Problem::new(Code::InvalidKey, format!("the key of the row is not valid: {error}"));
         let mut request = (self.config.parse_payload)(row.payload.as_bytes())?;
         request.key = match row.given_key() {
             Some(key) => Some(key.map_err(invalid_key)?),
@@ -282,6 +375,10 @@ impl OutboxDrainer {
         }
         Ok(())
     }
+}
+
+fn invalid_key(error: KeyError) -> Problem {
+    Problem::new(Code::InvalidKey, format!("the key of the row is not valid: {error}"))
 }
 
 /// Returns some seconds after the server began to stop.

@@ -1,4 +1,4 @@
-//! Outboxes: emails that the user's own transaction put into the user's own database.
+//! Outboxes: emails and claims that the user's own transaction put into the user's own database.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -17,6 +17,7 @@ use mailonce_core::{ports::outbox_database::OutboxDatabase, problem::Problem};
 use std::sync::Arc;
 
 use crate::{
+    claims::Claims,
     outbound::{Outbound, keyed_send::SendRequest},
     runtime::context::Context,
 };
@@ -44,8 +45,8 @@ pub struct Outboxes {
 }
 
 impl Outboxes {
-    pub(crate) fn new(ctx: &Arc<Context>, outbound: &Arc<Outbound>) -> Self {
-        let drainer = |config: &OutboxConfig| Arc::new(OutboxDrainer::new(ctx, outbound, config.clone()));
+    pub(crate) fn new(ctx: &Arc<Context>, outbound: &Arc<Outbound>, claims: &Arc<Claims>) -> Self {
+        let drainer = |config: &OutboxConfig| Arc::new(OutboxDrainer::new(ctx, outbound, claims, config.clone()));
         Self { ctx: Arc::clone(ctx), drainers: ctx.deps.outboxes.iter().map(drainer).collect() }
     }
 

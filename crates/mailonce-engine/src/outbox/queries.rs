@@ -1,6 +1,9 @@
 //! The state of the outboxes of a team, dead letters and their replay.
 
 use mailonce_core::{
+    control::audit::act::Act,
+    failpoint,
+    operation::IdempotentResult,
     outbox::{OutboxError, OutboxStatus, ParkedRow},
     problem::{Code, Problem},
 };
@@ -8,7 +11,13 @@ use std::sync::{Arc, PoisonError};
 use uuid::Uuid;
 
 use super::{OutboxDrainer, Outboxes};
-use crate::access::caller::Caller;
+use crate::{
+    access::caller::Caller,
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable as store_unavailable},
+    },
+};
 
 /// An outbox as its team sees it.
 #[derive(Debug)]
@@ -37,6 +46,9 @@ fn public_text(error: &OutboxError) -> String {
         OutboxError::IdentityChanged(_) => {
             "the database was restored, cloned or failed over; an operator checks it and runs `mailonce outbox confirm`"
                 .to_owned()
+        }
+        OutboxError::UnreadableTable(_) => {
+            format!("{error}; copy the rows with a trigger, or let them stay and run `mailonce outbox confirm`")
         }
         OutboxError::NotInstalled(_) => {
             format!("{error}; an operator runs `mailonce outbox install`")
@@ -79,9 +91,11 @@ impl Outboxes {
                 Ok(status) => {
                     let changed = OutboxError::IdentityChanged(String::new());
                     let stopped = (!status.is_confirmed()).then(|| public_text(&changed));
+                    let problem = status.source.as_ref().and_then(|source| source.problem.clone());
+                    let unreadable = problem.map(|problem| public_text(&OutboxError::UnreadableTable(problem)));
                     let failing = drainer.last_error.lock().unwrap_or_else(PoisonError::into_inner).is_some();
                     let failing = failing.then(|| "the last round failed; the log of the server says why".to_owned());
-                    OutboxView { name, status: Some(status), error: stopped.or(failing) }
+                    OutboxView { name, status: Some(status), error: stopped.or(unreadable).or(failing) }
                 }
                 Err(error) => OutboxView { name, status: None, error: Some(public_text(&error)) },
             });
@@ -106,12 +120,36 @@ impl Outboxes {
     }
 
     /// Offers a dead letter of the caller's team again. A row that is no longer parked stays as it is.
-    pub async fn replay(&self, caller: &Caller, id: Uuid) -> Result<(), Problem> {
+    ///
+    /// The audit entry and the key come first, in the ledger. A retry after a crash continues under the same request,
+    /// which the row remembers, so each request replays it at most once.
+    pub async fn replay(&self, caller: &Caller, id: Uuid, keyed_call: Option<KeyedCall>) -> Result<(), Problem> {
+        let (drainer, is_parked) = self.find_row(caller, id).await?;
+        let name = drainer.config.name.as_str();
+        let now = self.ctx.now();
+        let mut request = self.ctx.new_id(now);
+        let act = Act::of_replayed_row(caller.team.id, name, id);
+        let answer = match operation(caller, keyed_call.as_ref(), request.as_bytes().to_vec(), now) {
+            Some(operation) if is_parked => self.ctx.store.record_keyed_act(act, operation, now).await,
+            Some(operation) => self.ctx.store.bind_operation(operation, now).await,
+            None if is_parked => self.ctx.store.record_act(act, now).await.map(IdempotentResult::Done),
+            None => return Ok(()),
+        };
+        match answer.map_err(store_unavailable)? {
+            IdempotentResult::Done(()) => {}
+            IdempotentResult::Replayed(first) => request = Uuid::from_slice(&first).unwrap_or(request),
+            IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
+        }
+        failpoint!("outbox-replay-recorded");
+        drainer.config.database.replay(id, request).await.map_err(|error| unavailable(name, &error))
+    }
+
+    /// The outbox of the caller's team that has a row, and whether the row is parked.
+    async fn find_row(&self, caller: &Caller, id: Uuid) -> Result<(&Arc<OutboxDrainer>, bool), Problem> {
         for drainer in self.own_outboxes(caller).await? {
-            let name = &drainer.config.name;
-            if drainer.config.database.replay(id).await.map_err(|error| unavailable(name, &error))? {
-                tracing::info!(outbox = name, row = %id, at = %self.ctx.now(), "a parked row is offered again");
-                return Ok(());
+            let found = drainer.config.database.is_parked(id).await;
+            if let Some(is_parked) = found.map_err(|error| unavailable(&drainer.config.name, &error))? {
+                return Ok((drainer, is_parked));
             }
         }
         Err(Problem::new(Code::NotFound, format!("there is no parked row {id}")))

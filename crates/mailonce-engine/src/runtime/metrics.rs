@@ -274,7 +274,7 @@ impl Metrics {
     /// Counts a row of an outbox by what happened to it.
     pub(crate) fn record_outbox_row(&self, outcome: &RowOutcome) {
         let outcome = match outcome {
-            RowOutcome::Done(_) => "done",
+            RowOutcome::Done(_) | RowOutcome::Offered(_) => "done",
             RowOutcome::Parked(_) => "parked",
             RowOutcome::Retry { .. } => "retry",
         };

@@ -158,7 +158,7 @@ const POSTGRES: Reachability = Reachability::Store(StoreKind::Postgres);
 const SMTP: Reachability = Reachability::Class(HopClass::Smtp);
 
 /// Every failpoint of the binary. A test fails if one is missing.
-pub const POINTS: [PointRow; 77] = [
+pub const POINTS: [PointRow; 78] = [
     point("sqlite-migrating", Trigger::EmptyLedger, 3, SQLITE, true),
     point("sqlite-migrated", Trigger::EmptyLedger, 1, SQLITE, false),
     point("postgres-migrating", Trigger::EmptyLedger, 3, POSTGRES, true),
@@ -234,6 +234,7 @@ pub const POINTS: [PointRow; 77] = [
     point("outbox-leased", Trigger::Outbox, 1, Reachability::Outbox, false),
     point("outbox-accepted", Trigger::Outbox, 1, Reachability::Outbox, false),
     point("outbox-marked", Trigger::Outbox, 1, Reachability::Outbox, false),
+    point("outbox-replay-recorded", Trigger::Outbox, 1, Reachability::Outbox, false),
     point("before-sweep", Trigger::Start, 1, Reachability::Any, false),
     point("after-sweep", Trigger::Start, 1, Reachability::Any, true),
 ];

@@ -257,7 +257,7 @@ impl OneKey<'_> {
         }
         let last = events.iter().rev().find(|event| event.kind != "claim.evidence").map(|event| event.kind.as_str());
         let expected: &[&str] = match row.state.as_str() {
-            "claimed" => &["claim.claimed", "claim.freed", "claim.resolved"],
+            "claimed" => &["claim.offered", "claim.claimed", "claim.freed", "claim.resolved"],
             "begun" => &["claim.begun"],
             "completed" => &["claim.completed", "claim.resolved"],
             "failed" => &["claim.failed"],

@@ -37,6 +37,34 @@ BEGIN
     RETURN row_id;
 END $$;
 
+-- Puts a claim into the outbox, in the transaction of the caller: a worker takes it with POST /v1/claims and gets the
+-- payload. Returns the id of the row.
+CREATE OR REPLACE FUNCTION "{schema}".claim(key text, payload jsonb)
+RETURNS uuid LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    bytes integer;
+    row_id uuid;
+BEGIN
+    IF key IS NULL OR length(key) > {max_key_chars} OR btrim(key) = '' OR key ~ '[^\x20-\x7e]' THEN
+        RAISE EXCEPTION 'the key of a claim must be 1 to {max_key_chars} printable ASCII characters'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Choose a key that identifies the side effect, such as invoice-4821.';
+    END IF;
+    IF payload IS NULL THEN
+        RAISE EXCEPTION 'the payload of a claim must be JSON' USING ERRCODE = 'null_value_not_allowed',
+            HINT = 'Pass what the worker needs; ''{}'' if the key says it all.';
+    END IF;
+    bytes := octet_length(payload::text);
+    IF bytes > {max_payload_bytes} THEN
+        RAISE EXCEPTION 'the payload has % bytes; an outbox takes at most {max_payload_bytes}', bytes
+            USING ERRCODE = 'program_limit_exceeded', HINT = 'Pass a reference to the data, such as the id of a row.';
+    END IF;
+    INSERT INTO "{schema}".rows (kind, payload, payload_bytes, key)
+    VALUES ('claim', payload, bytes, key) RETURNING id INTO row_id;
+    PERFORM pg_notify('{schema}', '');
+    RETURN row_id;
+END $$;
+
 -- Identifies the server and the database. A restore, a clone and a failover change it. A part that the owner may not read
 -- is 'unknown', and then only the other parts are compared.
 CREATE OR REPLACE FUNCTION "{schema}".server_identity()
@@ -66,11 +94,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT i.schema_version, i.outbox_id FROM "{schema}".install i
 $$;
 
--- Leases due rows to a drainer, oldest first; of each order key only the oldest open row.
-CREATE OR REPLACE FUNCTION "{schema}".lease(drainer text, max_rows integer, lease_ms bigint)
-RETURNS TABLE (id uuid, fence bigint, payload text, key text, attempts integer)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
+-- Refuses a database that was restored, cloned or failed over since an operator confirmed it.
+CREATE OR REPLACE FUNCTION "{schema}".check_identity()
+RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     confirmed text;
     found text := "{schema}".server_identity();
@@ -79,10 +105,106 @@ BEGIN
     IF confirmed IS DISTINCT FROM found THEN
         RAISE EXCEPTION 'confirmed is %, found is %', confirmed, found USING ERRCODE = 'MO001';
     END IF;
+END $$;
+
+-- Why the rows of the source table cannot be read; null when they can. An application that inserts and deletes a row in
+-- one transaction, as is usual with Debezium, leaves nothing that anybody could read but the connector.
+CREATE OR REPLACE FUNCTION "{schema}".source_problem()
+RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    source "{schema}".source;
+    source_name text;
+    has_rows boolean;
+    inserted bigint;
+    deleted bigint;
+BEGIN
+    SELECT * INTO source FROM "{schema}".source s;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    source_name := format('%I.%I', source.table_schema, source.table_name);
+    IF to_regclass(source_name) IS NULL THEN
+        RETURN format('the table %s does not exist', source_name);
+    END IF;
+    EXECUTE format('SELECT EXISTS (SELECT 1 FROM %s)', source_name) INTO has_rows;
+    SELECT t.n_tup_ins - source.seen_inserts, t.n_tup_del - source.seen_deletes INTO inserted, deleted
+      FROM pg_stat_all_tables t WHERE t.relid = to_regclass(source_name);
+    -- Inserts that were rolled back count as well, but nobody deletes their rows. Rows that somebody saw may be deleted.
+    IF NOT has_rows AND inserted >= {min_unseen_rows} AND deleted - source.seen_rows >= {min_unseen_rows} THEN
+        RETURN format('%s rows were inserted into %s and deleted before anybody could read them', inserted, source_name);
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Copies new rows of the source table into the outbox, if it has one. Returns how many; null without a source table.
+CREATE OR REPLACE FUNCTION "{schema}".collect(max_rows integer)
+RETURNS integer LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    source "{schema}".source;
+    source_name text;
+    problem text;
+    copied integer;
+    row_count bigint;
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM "{schema}".source) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM "{schema}".check_identity();
+    -- One drainer at a time is enough.
+    SELECT * INTO source FROM "{schema}".source s FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    problem := "{schema}".source_problem();
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION '%', problem USING ERRCODE = 'MO003';
+    END IF;
+    source_name := format('%I.%I', source.table_schema, source.table_name);
+    EXECUTE format(
+        'WITH new_rows AS (
+            SELECT s.id, coalesce(s.payload, ''null'') AS payload FROM %s s
+             WHERE s.type::text = ANY ($1) AND NOT EXISTS (SELECT 1 FROM "{schema}".collected c WHERE c.id = s.id)
+             LIMIT $2
+         ), taken AS (
+            INSERT INTO "{schema}".collected (id) SELECT n.id FROM new_rows n ON CONFLICT DO NOTHING RETURNING id
+         )
+         INSERT INTO "{schema}".rows (payload, payload_bytes, key)
+         SELECT n.payload, octet_length(n.payload::text), ''outbox-'' || n.id FROM new_rows n JOIN taken t ON t.id = n.id',
+        source_name) USING source.types, max_rows;
+    GET DIAGNOSTICS copied = ROW_COUNT;
+    EXECUTE format('SELECT count(*) FROM %s', source_name) INTO row_count;
+    IF row_count > 0 THEN
+        UPDATE "{schema}".source s SET seen_inserts = t.n_tup_ins, seen_deletes = t.n_tup_del, seen_rows = row_count
+          FROM pg_stat_all_tables t
+         WHERE t.relid = to_regclass(source_name)
+           AND (s.seen_inserts, s.seen_deletes, s.seen_rows) IS DISTINCT FROM (t.n_tup_ins, t.n_tup_del, row_count);
+    END IF;
+    IF copied = 0 AND random() < 0.001 THEN
+        -- The application deleted these rows. Once in a while is enough.
+        EXECUTE format('DELETE FROM "{schema}".collected c WHERE NOT EXISTS (SELECT 1 FROM %s s WHERE s.id = c.id)', source_name);
+    END IF;
+    RETURN copied;
+END $$;
+
+-- Leases due rows to a drainer, oldest first; of each order key only the oldest open row. A drainer names the version of
+-- the schema that it knows, because a later version may have rows that it would misread.
+CREATE OR REPLACE FUNCTION "{schema}".lease(drainer text, max_rows integer, lease_ms bigint, drainer_version integer)
+RETURNS TABLE (id uuid, fence bigint, payload text, key text, attempts integer, kind text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    installed integer;
+BEGIN
+    SELECT i.schema_version INTO installed FROM "{schema}".install i;
+    IF installed <> drainer_version THEN
+        RAISE EXCEPTION '%', installed USING ERRCODE = 'MO002';
+    END IF;
+    PERFORM "{schema}".check_identity();
     -- The key of an older row may be forgotten, so accepting it could send a second email.
     UPDATE "{schema}".rows r
        SET state = 'parked', parked_at = now(), holder = NULL, failure_code = 'too_old',
-           failure_detail = 'the row waited for more than {max_age_days} days, and its key may be forgotten: check whether the email was sent before you replay it'
+           failure_detail = 'the row waited for more than {max_age_days} days, and its key may be forgotten: check whether it was accepted before you replay it'
      WHERE r.state = 'pending' AND r.due_at <= now() AND r.offered_at < now() - interval '{max_age_days} days';
     RETURN QUERY
     WITH candidates AS (
@@ -102,39 +224,34 @@ BEGIN
        SET holder = drainer, fence = r.fence + 1, attempts = r.attempts + 1,
            due_at = now() + lease_ms * interval '1 millisecond'
       FROM chosen c WHERE r.seq = c.seq
-    RETURNING r.id, r.fence, r.payload::text, r.key, r.attempts;
+    RETURNING r.id, r.fence, r.payload::text, r.key, r.attempts, r.kind;
 END $$;
 
--- Marks a leased row: its email was accepted.
-CREATE OR REPLACE FUNCTION "{schema}".mark_done(row_id uuid, row_fence bigint, email uuid, new_state text, new_rev bigint, may_change boolean)
-RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Drainers of version 1 call this. They would send a claim as an email.
+CREATE OR REPLACE FUNCTION "{schema}".lease(drainer text, max_rows integer, lease_ms bigint)
+RETURNS boolean LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE "{schema}".rows r
-       SET state = 'done', done_at = now(), holder = NULL, failure_code = NULL, failure_detail = NULL, email_id = email,
-           email_state = new_state, email_rev = new_rev, refresh_at = CASE WHEN may_change THEN now() END
-     WHERE r.id = row_id AND r.fence = row_fence AND r.state = 'pending';
-    RETURN FOUND;
+    RAISE EXCEPTION 'this outbox has a newer schema than version 1: start the mailonce that upgraded it'
+        USING ERRCODE = 'feature_not_supported';
 END $$;
 
--- Makes a leased row a dead letter.
-CREATE OR REPLACE FUNCTION "{schema}".park(row_id uuid, row_fence bigint, code text, detail text)
-RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
+-- Records the outcomes of leased rows: done, parked, or pending again after a pause. Returns the rows that the drainer
+-- still had.
+CREATE OR REPLACE FUNCTION "{schema}".record_outcomes(outcomes jsonb)
+RETURNS SETOF uuid LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     UPDATE "{schema}".rows r
-       SET state = 'parked', parked_at = now(), holder = NULL, failure_code = code, failure_detail = detail
-     WHERE r.id = row_id AND r.fence = row_fence AND r.state = 'pending';
-    RETURN FOUND;
-END $$;
-
--- Offers a leased row again after a pause.
-CREATE OR REPLACE FUNCTION "{schema}".retry_later(row_id uuid, row_fence bigint, pause_ms bigint, code text, detail text)
-RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    UPDATE "{schema}".rows r
-       SET due_at = now() + pause_ms * interval '1 millisecond', holder = NULL, failure_code = code, failure_detail = detail
-     WHERE r.id = row_id AND r.fence = row_fence AND r.state = 'pending';
-    RETURN FOUND;
-END $$;
+       SET state = o.state, holder = NULL, failure_code = o.code, failure_detail = o.detail,
+           done_at = CASE WHEN o.state = 'done' THEN now() END,
+           parked_at = CASE WHEN o.state = 'parked' THEN now() END,
+           due_at = CASE WHEN o.state = 'pending' THEN now() + o.pause_ms * interval '1 millisecond' ELSE r.due_at END,
+           email_id = o.email_id, email_state = o.email_state, email_rev = o.email_rev, claim_id = o.claim_id,
+           -- Most emails are sent within a second.
+           refresh_at = CASE WHEN o.may_change THEN now() + interval '1 second' END
+      FROM jsonb_to_recordset(outcomes) AS o (id uuid, fence bigint, state text, code text, detail text, pause_ms bigint,
+           email_id uuid, email_state text, email_rev bigint, may_change boolean, claim_id uuid)
+     WHERE r.id = o.id AND r.fence = o.fence AND r.state = 'pending'
+    RETURNING r.id
+$$;
 
 -- Rows whose email may have changed since the last look. The longer ago the accept, the rarer the look.
 CREATE OR REPLACE FUNCTION "{schema}".rows_to_refresh(max_rows integer)
@@ -164,43 +281,55 @@ END $$;
 
 -- Dead letters, newest first.
 CREATE OR REPLACE FUNCTION "{schema}".parked(before_seq bigint, max_rows integer)
-RETURNS TABLE (seq bigint, id uuid, key text, order_key text, code text, detail text, attempts integer, created_ms bigint, parked_ms bigint)
+RETURNS TABLE (seq bigint, id uuid, key text, order_key text, code text, detail text, attempts integer, created_ms bigint, parked_ms bigint,
+    kind text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT r.seq, r.id, r.key, r.order_key, r.failure_code, coalesce(r.failure_detail, ''), r.attempts,
-           (extract(epoch FROM r.created_at) * 1000)::bigint, (extract(epoch FROM r.parked_at) * 1000)::bigint
+           (extract(epoch FROM r.created_at) * 1000)::bigint, (extract(epoch FROM r.parked_at) * 1000)::bigint, r.kind
       FROM "{schema}".rows r
      WHERE r.state = 'parked' AND (before_seq IS NULL OR r.seq < before_seq)
      ORDER BY r.seq DESC LIMIT max_rows
 $$;
 
--- Offers a dead letter again. Any other row stays as it is. False when there is no such row.
-CREATE OR REPLACE FUNCTION "{schema}".replay(row_id uuid)
+-- Whether a row is a dead letter; null when there is no such row.
+CREATE OR REPLACE FUNCTION "{schema}".is_parked(row_id uuid)
+RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT r.state = 'parked' FROM "{schema}".rows r WHERE r.id = row_id
+$$;
+
+-- Offers a dead letter again, once for each request. Any other row stays as it is.
+CREATE OR REPLACE FUNCTION "{schema}".replay(row_id uuid, request uuid)
 RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE "{schema}".rows r
-       SET state = 'pending', parked_at = NULL, due_at = now(), offered_at = now(), attempts = 0
-     WHERE r.id = row_id AND r.state = 'parked';
+       SET state = 'pending', parked_at = NULL, due_at = now(), offered_at = now(), attempts = 0, last_replay = request
+     WHERE r.id = row_id AND r.state = 'parked' AND r.last_replay IS DISTINCT FROM request;
     IF FOUND THEN
         PERFORM pg_notify('{schema}', '');
-        RETURN true;
     END IF;
-    RETURN EXISTS (SELECT 1 FROM "{schema}".rows r WHERE r.id = row_id);
+    RETURN FOUND;
 END $$;
 
--- What the outbox contains, and on which server it is.
+-- What the outbox contains, on which server it is, and which table it reads.
 CREATE OR REPLACE FUNCTION "{schema}".status(OUT outbox_id uuid, OUT schema_version integer, OUT confirmed_identity text,
-    OUT current_identity text, OUT pending bigint, OUT parked bigint, OUT oldest_pending_s bigint)
+    OUT current_identity text, OUT pending bigint, OUT parked bigint, OUT oldest_pending_s bigint, OUT source_table text,
+    OUT source_types text[], OUT source_problem text)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT i.outbox_id, i.schema_version, i.server_identity, "{schema}".server_identity(),
            (SELECT count(*) FROM "{schema}".rows r WHERE r.state = 'pending'),
            (SELECT count(*) FROM "{schema}".rows r WHERE r.state = 'parked'),
-           (SELECT extract(epoch FROM now() - min(r.offered_at))::bigint FROM "{schema}".rows r WHERE r.state = 'pending')
+           (SELECT extract(epoch FROM now() - min(r.offered_at))::bigint FROM "{schema}".rows r WHERE r.state = 'pending'),
+           (SELECT format('%I.%I', s.table_schema, s.table_name) FROM "{schema}".source s),
+           (SELECT s.types FROM "{schema}".source s), "{schema}".source_problem()
       FROM "{schema}".install i
 $$;
 
--- An operator confirms that this database may be drained, although it was restored, cloned or failed over.
+-- An operator confirms that this database may be drained, although it was restored, cloned or failed over, and that the
+-- rows of its source table stay long enough to be read.
 CREATE OR REPLACE FUNCTION "{schema}".confirm()
 RETURNS text LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE "{schema}".source s SET seen_inserts = t.n_tup_ins, seen_deletes = t.n_tup_del, seen_rows = 0
+      FROM pg_stat_all_tables t WHERE t.relid = to_regclass(format('%I.%I', s.table_schema, s.table_name));
     UPDATE "{schema}".install SET server_identity = "{schema}".server_identity(), confirmed_at = now()
     RETURNING server_identity
 $$;

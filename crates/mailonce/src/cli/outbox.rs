@@ -1,8 +1,11 @@
 //! `outbox`: the schema in the user's own PostgreSQL, whose rows a server drains.
 
 use clap::{Args, Subcommand};
-use mailonce_core::outbox::{OutboxError, OutboxStatus};
-use mailonce_store::postgres::outbox::schema::{DoneRow, OutboxSchema, SCHEMA_VERSION};
+use mailonce_core::outbox::{OutboxError, OutboxStatus, RowKind};
+use mailonce_store::postgres::outbox::{
+    schema::{DoneRow, OutboxSchema, SCHEMA_VERSION},
+    source::NewSource,
+};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -35,6 +38,23 @@ impl DatabaseArgs {
     }
 }
 
+/// A table of the Debezium outbox router.
+#[derive(Debug, Args)]
+pub(crate) struct SourceArgs {
+    /// Table of the Debezium outbox router that the outbox reads, with the columns id, type and payload
+    #[arg(long, value_name = "SCHEMA.TABLE", requires = "types")]
+    table: Option<String>,
+    /// Value of the column type whose rows are emails; may be repeated
+    #[arg(long = "type", value_name = "TYPE", requires = "table")]
+    types: Vec<String>,
+    /// Send the rows that the table has already, too
+    #[arg(long, requires = "table")]
+    include_existing: bool,
+    /// Read the table although it is empty after inserts and deletes: from now on rows stay until they were read
+    #[arg(long, requires = "table")]
+    rows_stay: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum OutboxVerb {
     /// Create the schema of an outbox in your database
@@ -47,6 +67,8 @@ pub(crate) enum OutboxVerb {
         /// Role with which the server connects: it may drain the outbox
         #[arg(long, value_name = "ROLE")]
         grant_drain: Vec<String>,
+        #[command(flatten)]
+        source: SourceArgs,
     },
     /// Bring the schema to the version of this program
     Upgrade {
@@ -58,7 +80,7 @@ pub(crate) enum OutboxVerb {
         #[command(flatten)]
         at: DatabaseArgs,
     },
-    /// List rows that are marked done but whose email the server does not know
+    /// List rows that are marked done but whose email or claim the server does not know
     Verify {
         #[command(flatten)]
         at: DatabaseArgs,
@@ -92,6 +114,10 @@ fn outbox_error(error: OutboxError) -> anyhow::Error {
         OutboxError::IdentityChanged(_) => {
             ("not_confirmed", "run `mailonce outbox confirm` when this is your database")
         }
+        OutboxError::UnreadableTable(_) => (
+            "unreadable_table",
+            "copy the rows with a trigger (docs/outbox.md); if the application deletes rows only later, use --rows-stay",
+        ),
         OutboxError::Unreachable(_) => ("database", "check --database and the rights of its role"),
     };
     CliError::new(code, error.to_string(), next).into()
@@ -100,13 +126,14 @@ fn outbox_error(error: OutboxError) -> anyhow::Error {
 /// Runs a verb of `outbox`.
 pub(super) async fn outbox(out: &Printer, verb: OutboxVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        OutboxVerb::Install { at, grant_send, grant_drain } => {
+        OutboxVerb::Install { at, grant_send, grant_drain, source } => {
             let mut schema = at.open().await?;
             let before = schema.version().await.map_err(outbox_error)?;
             if let Some(found) = before.filter(|found| *found < SCHEMA_VERSION) {
                 return Err(outbox_error(OutboxError::WrongVersion { found, expected: SCHEMA_VERSION }));
             }
             schema.install().await.map_err(outbox_error)?;
+            read_table(&mut schema, source).await?;
             for role in &grant_send {
                 schema.grant_send(role).await.map_err(outbox_error)?;
             }
@@ -138,10 +165,25 @@ pub(super) async fn outbox(out: &Printer, verb: OutboxVerb) -> anyhow::Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
+async fn read_table(schema: &mut OutboxSchema, source: SourceArgs) -> anyhow::Result<()> {
+    let SourceArgs { table: Some(table), types, include_existing, rows_stay } = source else { return Ok(()) };
+    let new = NewSource { table, types, includes_existing: include_existing, rows_stay };
+    let skipped = schema.read_table(&new).await.map_err(outbox_error)?;
+    if skipped > 0 {
+        print_stderr(&format!(
+            "{skipped} rows that {} has already are not sent; --include-existing sends them.",
+            new.table
+        ));
+    }
+    Ok(())
+}
+
 fn next_steps(schema: &str) -> String {
     format!(
         "Put an email into the outbox, in your own transaction:\n  \
          SELECT {schema}.send('{{\"from\": \"shop@example.com\", \"to\": \"ada@example.com\", \"subject\": \"Hi\", \"text\": \"Hello\"}}');\n\
+         Or a claim, which a worker takes with POST /v1/claims:\n  \
+         SELECT {schema}.claim('invoice-4821', '{{\"total\": 99}}');\n\
          A server drains it when its configuration has [[outboxes]] with this database."
     )
 }
@@ -158,6 +200,9 @@ fn show_status(out: &Printer, status: &OutboxStatus) {
             "pending": status.pending,
             "parked": status.parked,
             "oldest_pending_s": status.oldest_pending_s,
+            "source": status.source.as_ref().map(|source| {
+                json!({ "table": source.table, "types": source.types, "problem": source.problem })
+            }),
         }));
     }
     out.print_fields(&[
@@ -168,6 +213,14 @@ fn show_status(out: &Printer, status: &OutboxStatus) {
         ("pending", status.pending.to_string()),
         ("parked", status.parked.to_string()),
     ]);
+    if let Some(source) = &status.source {
+        out.print_fields(&[("table", source.table.clone()), ("types", source.types.join(", "))]);
+        if let Some(problem) = &source.problem {
+            print_stderr(&format!(
+                "The table cannot be read: {problem}. Copy the rows with a trigger (docs/outbox.md)."
+            ));
+        }
+    }
     if !status.is_confirmed() {
         print_stderr(&format!(
             "The database was restored, cloned or failed over: it was confirmed as {}. Nothing is drained until you run \
@@ -177,7 +230,7 @@ fn show_status(out: &Printer, status: &OutboxStatus) {
     }
 }
 
-/// Asks the server for the email of every row that is marked done.
+/// Asks the server for the email or claim of every row that is marked done.
 async fn verify(out: &Printer, at: &DatabaseArgs, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
     let (schema, client) = (at.open().await?, CliClient::find(reach)?);
     let (mut after, mut checked, mut missing) = (0, 0_u64, Vec::new());
@@ -186,22 +239,29 @@ async fn verify(out: &Printer, at: &DatabaseArgs, reach: &ServerArgs) -> anyhow:
         let Some(last) = rows.last() else { break };
         after = last.seq;
         checked += rows.len() as u64;
-        for DoneRow { id, email, .. } in rows {
-            match client.get(&format!("/v1/emails/{email}")).await {
+        for row in rows {
+            let list = match row.kind {
+                RowKind::Email => "emails",
+                RowKind::Claim => "claims",
+            };
+            match client.get(&format!("/v1/{list}/{}", row.target)).await {
                 Ok(_) => {}
-                Err(error) if is_not_found(&error) => missing.push((id, email)),
+                Err(error) if is_not_found(&error) => missing.push(row),
                 Err(error) => return Err(error),
             }
         }
     }
     if out.is_json() {
-        let rows: Vec<Value> =
-            missing.iter().map(|(id, email)| json!({ "id": id.to_string(), "email_id": email.to_string() })).collect();
-        out.print_json(&json!({ "checked": checked, "missing": rows }));
+        let field = |kind: RowKind| format!("{}_id", kind.as_str());
+        let rows = missing
+            .iter()
+            .map(|DoneRow { id, kind, target, .. }| json!({ "id": id.to_string(), field(*kind): target.to_string() }));
+        out.print_json(&json!({ "checked": checked, "missing": rows.collect::<Vec<Value>>() }));
     } else {
-        let rows = missing.iter().map(|(id, email)| vec![id.to_string(), email.to_string()]).collect();
-        out.print_table(&["row", "missing email"], rows);
-        print_stderr(&format!("{checked} rows checked, {} emails missing.", missing.len()));
+        let rows =
+            missing.iter().map(|row| vec![row.id.to_string(), row.kind.as_str().to_owned(), row.target.to_string()]);
+        out.print_table(&["row", "kind", "missing"], rows.collect());
+        print_stderr(&format!("{checked} rows checked, {} missing.", missing.len()));
     }
     Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }

@@ -13,9 +13,14 @@ pub(crate) struct TempDatabase {
 impl TempDatabase {
     /// Creates one on the server that `MAILONCE_TEST_POSTGRES` names. A missing variable fails the test.
     pub(crate) async fn create() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
         let admin = std::env::var("MAILONCE_TEST_POSTGRES")
             .expect("MAILONCE_TEST_POSTGRES must name the test server: postgres://user@host:port/db");
+        Self::create_on(admin).await
+    }
+
+    /// Creates one on another server, by the URL of its superuser.
+    pub(crate) async fn create_on(admin: String) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("mailonce_it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let base = admin.rsplit_once('/').expect("the URL ends with the name of a database").0;
         let url = format!("{base}/{name}");

@@ -1,14 +1,22 @@
-//! Many transactions, half of them rolled back, and three drainers that are killed at random: every committed order has
-//! exactly one email, and no other order has one.
+//! Many transactions, half of them rolled back, three drainers that are killed and suspended at random, and a PostgreSQL
+//! that crashes: every committed order has exactly one email, and no other order has one.
 //!
-//! The short form runs 400 transactions. `MAILONCE_OUTBOX_TRANSACTIONS` chooses another number.
+//! The short form runs 400 transactions and crashes PostgreSQL once. `MAILONCE_OUTBOX_TRANSACTIONS` chooses another
+//! number; from 5,000 on PostgreSQL crashes twice.
 
+use rustix::process::Signal;
 use std::{
     collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
+use tokio_postgres::{Client, NoTls};
 
 use crate::{
+    cluster::Cluster,
     database::{TempDatabase, connect_client},
     rig::{Rig, Server, ServerOptions, payload},
 };
@@ -32,71 +40,141 @@ fn number_from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Connects, and again while the server is down.
+async fn connect_patiently(url: &str) -> Client {
+    loop {
+        if let Ok((client, connection)) = tokio_postgres::connect(url, NoTls).await {
+            tokio::spawn(connection);
+            return client;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// One order with its email. When the connection breaks, nobody knows whether it was committed; the table of orders says.
+async fn write_order(
+    sql: &mut Client,
+    name: &str,
+    keys: (Option<String>, Option<String>),
+    commits: bool,
+) -> Result<(), tokio_postgres::Error> {
+    let tx = sql.transaction().await?;
+    tx.execute("INSERT INTO orders (name) VALUES ($1)", &[&name]).await?;
+    let send = "SELECT mailonce_outbox.send($1::text::jsonb, $2, $3)";
+    tx.execute(send, &[&payload(name).to_string(), &keys.0, &keys.1]).await?;
+    if commits { tx.commit().await } else { tx.rollback().await }
+}
+
 /// Inserts orders, each with its email in the same transaction, and rolls half of them back.
-async fn write_orders(url: String, writer: u64, count: u64, mut random: Sequence) {
-    let mut sql = connect_client(&url).await;
+async fn write_orders(url: String, writer: u64, count: u64, mut random: Sequence, written: Arc<AtomicU64>) {
+    let mut sql = connect_patiently(&url).await;
     for n in 0..count {
-        let name = format!("{writer}-{n:06}");
-        let tx = sql.transaction().await.unwrap();
-        tx.execute("INSERT INTO orders (name) VALUES ($1)", &[&name]).await.unwrap();
-        let (body, choice) = (payload(&name).to_string(), random.next());
+        let (name, choice) = (format!("{writer}-{n:06}"), random.next());
         let key = (choice % 3 == 0).then(|| format!("order-{name}"));
         let order_key = (choice % 5 < 3).then(|| format!("writer-{writer}"));
-        let send = "SELECT mailonce_outbox.send($1::text::jsonb, $2, $3)";
-        tx.execute(send, &[&body, &key, &order_key]).await.unwrap();
-        if n % 2 == 0 {
-            tx.commit().await.unwrap()
-        } else {
-            tx.rollback().await.unwrap()
+        if write_order(&mut sql, &name, (key, order_key), n % 2 == 0).await.is_err() {
+            sql = connect_patiently(&url).await;
         }
+        written.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(random.next() % 20)).await;
     }
 }
 
-#[tokio::test]
-async fn committed_orders_have_one_email_each_however_often_drainers_are_killed() {
+/// What happened to the drainers and to PostgreSQL.
+#[derive(Debug, Default)]
+struct Faults {
+    kills: u32,
+    suspensions: u32,
+    crashes: u64,
+}
+
+/// The servers of a campaign.
+struct Campaign<'a> {
+    rig: &'a Rig,
+    cluster: &'a Cluster,
+    ledger: &'a TempDatabase,
+    servers: Vec<Server>,
+    faults: Faults,
+}
+
+impl Campaign<'_> {
+    async fn start_server(&self, name: &str) -> Server {
+        self.rig.start(&ServerOptions { name, store: &self.ledger.url, ..ServerOptions::default() }).await
+    }
+
+    /// Kills a server and starts another in its place, or suspends it.
+    async fn disturb(&mut self, random: &mut Sequence) {
+        let victim = (random.next() % 3) as usize;
+        if random.next().is_multiple_of(3) {
+            // Sometimes longer than a lease.
+            self.servers[victim].send_signal(Signal::STOP);
+            tokio::time::sleep(Duration::from_millis(random.next() % 12_000)).await;
+            self.servers[victim].send_signal(Signal::CONT);
+            self.faults.suspensions += 1;
+            return;
+        }
+        for name in [["n3", "n4", "n5"][victim], ["n0", "n1", "n2"][victim]] {
+            let next = self.start_server(name).await;
+            std::mem::replace(&mut self.servers[victim], next).kill().await;
+            self.faults.kills += 1;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn committed_orders_have_one_email_each_whatever_is_killed() {
     let transactions = number_from_env("MAILONCE_OUTBOX_TRANSACTIONS", 400);
     let seed = number_from_env("MAILONCE_SEED", u64::from(std::process::id())).max(1);
     println!("MAILONCE_SEED={seed} MAILONCE_OUTBOX_TRANSACTIONS={transactions}");
-    let (rig, ledger) = (Rig::installed().await, TempDatabase::create().await);
-    let names = ["n0", "n1", "n2"];
-    let options = |name| ServerOptions { name, store: &ledger.url, ..ServerOptions::default() };
-    let mut servers: Vec<Server> = Vec::new();
-    for name in names {
-        servers.push(rig.start(&options(name)).await);
+    let crashes = if transactions < 5_000 { 1 } else { 2 };
+    let cluster = Cluster::start();
+    let mut rig = Rig::on(TempDatabase::create_on(cluster.url()).await).await;
+    rig.outbox(&["install"]).await.expect_exit(0);
+    let ledger = TempDatabase::create_on(cluster.url()).await;
+    let mut campaign =
+        Campaign { rig: &rig, cluster: &cluster, ledger: &ledger, servers: Vec::new(), faults: Faults::default() };
+    for name in ["n0", "n1", "n2"] {
+        let server = campaign.start_server(name).await;
+        campaign.servers.push(server);
     }
+    let (start, written) = (Instant::now(), Arc::new(AtomicU64::new(0)));
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let random = Sequence(seed.wrapping_mul(0x9e37_79b9).wrapping_add(writer) | 1);
-            tokio::spawn(write_orders(rig.database.url.clone(), writer, transactions / WRITERS, random))
+            let (url, count) = (rig.database.url.clone(), transactions / WRITERS);
+            tokio::spawn(write_orders(url, writer, count, random, Arc::clone(&written)))
         })
         .collect();
 
     let mut random = Sequence(seed.wrapping_mul(0x2545_f491) | 1);
-    let mut kills = 0;
-    while writers.iter().any(|writer| !writer.is_finished()) {
+    while writers.iter().any(|writer| !writer.is_finished()) || campaign.faults.crashes < crashes {
         tokio::time::sleep(Duration::from_millis(random.next() % 700)).await;
-        let victim = (random.next() % 3) as usize;
-        let next = rig.start(&options(["n3", "n4", "n5"][victim])).await;
-        std::mem::replace(&mut servers[victim], next).kill().await;
-        let again = rig.start(&options(names[victim])).await;
-        std::mem::replace(&mut servers[victim], again).kill().await;
-        kills += 2;
+        let due = transactions * (campaign.faults.crashes + 1) / (crashes + 1);
+        if campaign.faults.crashes < crashes && written.load(Ordering::Relaxed) >= due {
+            campaign.cluster.crash_and_restart();
+            campaign.faults.crashes += 1;
+        }
+        campaign.disturb(&mut random).await;
     }
     for writer in writers {
         writer.await.unwrap();
     }
-
-    let start = Instant::now();
-    while rig.count("pending").await > 0 {
-        assert!(start.elapsed() < Duration::from_mins(3), "rows stay pending: {}", servers[0].log());
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let Campaign { servers, faults, .. } = campaign;
+    rig.sql = connect_client(&rig.database.url).await;
+    wait_until_drained(&rig, &servers[0], transactions).await;
     assert_eq!(rig.count("parked").await, 0);
     check_emails(&rig, &servers[0]).await;
-    println!("{kills} kills, {} emails", rig.count("done").await);
+    println!("{faults:?}, {} emails, {} s", rig.count("done").await, start.elapsed().as_secs());
     for server in servers {
         server.terminate().await;
+    }
+}
+
+async fn wait_until_drained(rig: &Rig, server: &Server, transactions: u64) {
+    let (start, patience) = (Instant::now(), Duration::from_secs(180 + transactions / 20));
+    while rig.count("pending").await > 0 {
+        assert!(start.elapsed() < patience, "rows stay pending: {}", server.log());
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

@@ -49,6 +49,72 @@ async fn a_dead_letter_is_replayed_when_its_cause_is_gone() {
     server.terminate().await;
 }
 
+/// Parks a row by hand, as if its replay had failed again.
+async fn park_again(rig: &Rig) {
+    let park =
+        "UPDATE mailonce_outbox.rows SET state = 'parked', parked_at = now(), email_id = NULL, failure_code = 'x'";
+    rig.sql.execute(park, &[]).await.unwrap();
+}
+
+async fn replays(server: &crate::rig::Server) -> Vec<Value> {
+    server.get("/v1/audit?action=outbox.row_replayed").await["data"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_replay_has_an_audit_entry_and_its_key_replays_it_once() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    rig.order("parked", None).await;
+    rig.wait_for_count("done", 1).await;
+    park_again(&rig).await;
+    let id = parked(&server).await[0]["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/parked/{id}/replay");
+
+    assert_eq!(server.post_with_key(&path, "again-1").await.0, 200);
+    rig.wait_for_count("done", 1).await;
+    let entries = replays(&server).await;
+    assert_eq!((entries.len(), &entries[0]["about"]), (1, &format!("outbox_row/{id}").into()), "{entries:?}");
+    assert_eq!(
+        (&entries[0]["after"], &entries[0]["actor"]["kind"]),
+        (&json!({ "outbox": "shop1" }), &"api_key".into())
+    );
+
+    // The same request again, although the row was parked again meanwhile.
+    park_again(&rig).await;
+    assert_eq!(server.post_with_key(&path, "again-1").await, (200, json!({ "id": id })));
+    assert_eq!((rig.count("parked").await, replays(&server).await.len()), (1, 1));
+    let (status, other) =
+        server.post_with_key("/v1/parked/00000000-0000-4000-8000-000000000000/replay", "again-1").await;
+    assert_eq!((status, &other["code"]), (404, &"not_found".into()), "there is no such row: {other}");
+    assert_eq!(server.post_with_key("/v1/emails", "again-1").await.0, 400, "no body");
+
+    assert_eq!(server.post_with_key(&path, "again-2").await.0, 200);
+    rig.wait_for_count("done", 1).await;
+    assert_eq!(server.post_with_key(&path, "again-3").await.0, 200, "it is no longer parked");
+    assert_eq!(replays(&server).await.len(), 2, "what changes nothing has no entry");
+    server.terminate().await;
+}
+
+#[cfg(feature = "failpoints")]
+#[tokio::test]
+async fn a_replay_that_was_interrupted_continues_under_its_key() {
+    let rig = Rig::installed().await;
+    let options = crate::rig::ServerOptions { failpoint: Some("outbox-replay-recorded:kill:1"), ..Default::default() };
+    let mut server = rig.start(&options).await;
+    rig.order("parked", None).await;
+    rig.wait_for_count("done", 1).await;
+    park_again(&rig).await;
+    let path = format!("/v1/parked/{}/replay", parked(&server).await[0]["id"].as_str().unwrap());
+    server.post_until_exit(&path, "again-1").await;
+    assert_eq!(rig.count("parked").await, 1, "the server was killed before it changed the row");
+
+    let server = rig.start_server().await;
+    assert_eq!(server.post_with_key(&path, "again-1").await.0, 200);
+    rig.wait_for_count("done", 1).await;
+    assert_eq!(replays(&server).await.len(), 1);
+    server.terminate().await;
+}
+
 #[tokio::test]
 async fn an_invalid_payload_is_parked_with_the_field_and_blocks_nothing() {
     let rig = Rig::installed().await;

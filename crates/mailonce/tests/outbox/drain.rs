@@ -1,6 +1,19 @@
 //! Draining: what commits is sent once, what rolls back never, and order is kept where it is asked for.
 
+use serde_json::{Value, json};
+
 use crate::rig::{Rig, ServerOptions, payload, wait_until};
+
+impl Rig {
+    /// Records the outcome of a leased row, as a drainer does. Returns the rows that changed.
+    async fn record(&self, id: &str, fence: i64, mut outcome: Value) -> Vec<String> {
+        outcome["id"] = id.into();
+        outcome["fence"] = fence.into();
+        let sql = "SELECT id::text FROM mailonce_outbox.record_outcomes($1::text::jsonb) id";
+        let rows = self.sql.query(sql, &[&json!([outcome]).to_string()]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+}
 
 #[tokio::test]
 async fn a_commit_sends_one_email_and_a_rollback_sends_none() {
@@ -163,7 +176,7 @@ async fn a_copy_of_the_database_is_not_drained() {
     let status = rig.run(&["outbox", "status", "--database", &url]).await.expect_exit(0).json();
     assert_eq!((&status["state"], &status["pending"]), (&"not confirmed".into(), &1.into()));
     let refused = crate::database::connect_client(&url).await;
-    let refused = refused.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000)", &[]).await.unwrap_err();
+    let refused = refused.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 2)", &[]).await.unwrap_err();
     assert_eq!(refused.code().unwrap().code(), "MO001");
     admin.batch_execute(&format!("DROP DATABASE {copy} WITH (FORCE)")).await.unwrap();
 }
@@ -227,22 +240,22 @@ async fn a_row_that_a_stop_refuses_waits_and_is_sent_when_the_stop_ends() {
 async fn only_the_latest_lease_records_an_outcome() {
     let rig = Rig::installed().await;
     rig.order("contested", None).await;
-    let lease = "SELECT fence, id FROM mailonce_outbox.lease($1, 10, 0)";
+    let lease = "SELECT fence, id::text FROM mailonce_outbox.lease($1, 10, 0, 2)";
     let first = rig.sql.query_one(lease, &[&"first"]).await.unwrap();
     let second = rig.sql.query_one(lease, &[&"second"]).await.unwrap();
     assert_eq!((first.get::<_, i64>(0), second.get::<_, i64>(0)), (1, 2));
 
-    let id: uuid::Uuid = first.get(1);
-    for stale in [
-        "SELECT mailonce_outbox.mark_done($1, 1, gen_random_uuid(), 'queued', 1, true)",
-        "SELECT mailonce_outbox.park($1, 1, 'code', 'detail')",
-        "SELECT mailonce_outbox.retry_later($1, 1, 0, 'code', 'detail')",
+    let id: String = first.get(1);
+    let done = json!({ "state": "done", "email_id": id, "email_state": "queued", "email_rev": 1, "may_change": true });
+    for outcome in [
+        done.clone(),
+        json!({ "state": "parked", "code": "code", "detail": "detail" }),
+        json!({ "state": "pending", "pause_ms": 0, "code": "code", "detail": "detail" }),
     ] {
-        assert!(!rig.sql.query_one(stale, &[&id]).await.unwrap().get::<_, bool>(0), "{stale}");
+        assert!(rig.record(&id, 1, outcome.clone()).await.is_empty(), "{outcome}");
     }
     assert_eq!(rig.count("pending").await, 1);
-    let latest = "SELECT mailonce_outbox.mark_done($1, 2, gen_random_uuid(), 'queued', 1, true)";
-    assert!(rig.sql.query_one(latest, &[&id]).await.unwrap().get::<_, bool>(0));
+    assert_eq!(rig.record(&id, 2, done).await, [id.as_str()]);
     assert_eq!(rig.count("done").await, 1);
 }
 
@@ -253,13 +266,15 @@ async fn a_leased_row_is_not_leased_again_before_its_lease_ends() {
         let sql = "SELECT mailonce_outbox.send($1::text::jsonb, NULL, $2)";
         rig.sql.execute(sql, &[&payload(name).to_string(), &order_key]).await.unwrap();
     }
-    let lease = "SELECT payload::jsonb->>'subject' FROM mailonce_outbox.lease('x', 10, 60000) ORDER BY 1";
+    let lease = "SELECT payload::jsonb->>'subject' FROM mailonce_outbox.lease('x', 10, 60000, 2) ORDER BY 1";
     let leased =
         async || -> Vec<String> { rig.sql.query(lease, &[]).await.unwrap().iter().map(|row| row.get(0)).collect() };
     assert_eq!(leased().await, ["a1", "free"], "the second row of an order key waits for the first");
     assert!(leased().await.is_empty());
     rig.sql.batch_execute("UPDATE mailonce_outbox.rows SET due_at = now() WHERE holder = 'x'").await.unwrap();
     assert_eq!(leased().await, ["a1", "free"]);
-    rig.sql.batch_execute("SELECT mailonce_outbox.park(id, 2, 'x', 'x') FROM mailonce_outbox.rows").await.unwrap();
+    for row in rig.sql.query("SELECT id::text FROM mailonce_outbox.rows", &[]).await.unwrap() {
+        rig.record(row.get(0), 2, json!({ "state": "parked", "code": "x", "detail": "x" })).await;
+    }
     assert_eq!(leased().await, ["a2"], "a dead letter does not hold up its order key");
 }

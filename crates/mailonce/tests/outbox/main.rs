@@ -6,6 +6,8 @@
 #![expect(clippy::panic, reason = "a helper fails its test when it finds something unexpected")]
 
 mod campaign;
+mod claims;
+mod cluster;
 #[path = "../it/database.rs"]
 mod database;
 mod dead_letters;
@@ -13,4 +15,6 @@ mod drain;
 #[cfg(feature = "failpoints")]
 mod interrupted;
 mod rig;
+mod router_table;
 mod schema;
+mod upgrade;

@@ -52,7 +52,11 @@ pub(crate) struct Rig {
 impl Rig {
     /// A database without an outbox.
     pub(crate) async fn empty() -> Self {
-        let database = TempDatabase::create().await;
+        Self::on(TempDatabase::create().await).await
+    }
+
+    /// A database of another server, without an outbox.
+    pub(crate) async fn on(database: TempDatabase) -> Self {
         let sql = connect_client(&database.url).await;
         sql.batch_execute("CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY, name text)").await.unwrap();
         Self { database, sql, temp_dir: tempfile::tempdir().unwrap() }
@@ -225,22 +229,44 @@ impl Server {
 
     /// Makes one call over a plain socket. Returns the status and the JSON of the response.
     pub(crate) async fn call_with(&self, method: &str, path: &str, key: &str) -> (u16, Value) {
-        self.send_request(method, path, key, "").await
+        self.send_request(method, path, key, ("", "")).await
     }
 
     /// Makes a call with a body and the API key of the test.
     pub(crate) async fn post(&self, path: &str, body: &str) -> (u16, Value) {
-        self.send_request("POST", path, API_KEY, body).await
+        self.send_request("POST", path, API_KEY, ("", body)).await
     }
 
-    async fn send_request(&self, method: &str, path: &str, key: &str, body: &str) -> (u16, Value) {
-        let address = self.url.strip_prefix("http://").unwrap();
-        let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
+    /// Makes a call without a body and with an idempotency key.
+    pub(crate) async fn post_with_key(&self, path: &str, key: &str) -> (u16, Value) {
+        self.send_request("POST", path, API_KEY, (&format!("Idempotency-Key: {key}\r\n"), "")).await
+    }
+
+    /// Makes a call during which the server ends at its failpoint.
+    #[cfg(feature = "failpoints")]
+    pub(crate) async fn post_until_exit(&mut self, path: &str, key: &str) {
+        let request = self.request("POST", path, API_KEY, (&format!("Idempotency-Key: {key}\r\n"), ""));
+        let mut stream = TcpStream::connect(self.address()).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        self.wait_for_exit().await;
+    }
+
+    fn address(&self) -> &str {
+        self.url.strip_prefix("http://").unwrap()
+    }
+
+    /// The text of a request, with more headers and a body.
+    fn request(&self, method: &str, path: &str, key: &str, (headers, body): (&str, &str)) -> String {
+        let (address, length) = (self.address(), body.len());
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n{headers}\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-        );
-        let mut stream = TcpStream::connect(address).await.unwrap();
+        )
+    }
+
+    async fn send_request(&self, method: &str, path: &str, key: &str, content: (&str, &str)) -> (u16, Value) {
+        let request = self.request(method, path, key, content);
+        let mut stream = TcpStream::connect(self.address()).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut response = String::new();
         tokio::time::timeout(TIMEOUT, stream.read_to_string(&mut response)).await.expect("no answer").unwrap();

@@ -70,7 +70,7 @@ async fn send_refuses_what_can_never_be_accepted_and_the_transaction_fails() {
 }
 
 /// The URL of the same database for another role.
-fn url_of_role(rig: &Rig, role: &str) -> String {
+pub(crate) fn url_of_role(rig: &Rig, role: &str) -> String {
     let (scheme, rest) = rig.database.url.split_once("://").unwrap();
     format!("{scheme}://{role}@{}", rest.split_once('@').unwrap().1)
 }
@@ -89,10 +89,11 @@ async fn the_application_and_the_drainer_have_only_the_rights_they_need() {
     let as_drain = connect_client(&url_of_role(&rig, &drain)).await;
     for (client, sql) in [
         (&as_app, "SELECT * FROM mailonce_outbox.rows"),
-        (&as_app, "SELECT * FROM mailonce_outbox.lease('x', 1, 1000)"),
+        (&as_app, "SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 2)"),
         (&as_app, "SELECT mailonce_outbox.confirm()"),
         (&as_drain, "SELECT * FROM mailonce_outbox.rows"),
         (&as_drain, "SELECT mailonce_outbox.send('{\"from\": 1, \"to\": 2}')"),
+        (&as_drain, "SELECT mailonce_outbox.claim('key', '{}')"),
         (&as_drain, "SELECT mailonce_outbox.confirm()"),
         (&as_drain, "SELECT * FROM orders"),
     ] {

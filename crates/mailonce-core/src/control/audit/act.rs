@@ -4,6 +4,7 @@
 //! recorded. So new fields, free texts, addresses, content and secrets never enter the chain by accident.
 
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::{NewAuditEntry, RecordedAct};
 use crate::{
@@ -309,6 +310,12 @@ impl Act {
     pub fn of_resolved_claim(claim: &Claim, resolution: ClaimResolution) -> Self {
         let act = Self::new(Some(claim.team), "claim.resolved", format!("claim/{}", claim.id));
         act.with_after(json!({ "as": resolution }))
+    }
+
+    /// Offering a dead letter of an outbox again.
+    pub fn of_replayed_row(team: TeamId, outbox: &str, row: Uuid) -> Self {
+        let act = Self::new(Some(team), "outbox.row_replayed", format!("outbox_row/{row}"));
+        act.with_after(json!({ "outbox": outbox }))
     }
 
     /// Creating, changing or removing a template. The wording is not recorded, only which parts of it changed.

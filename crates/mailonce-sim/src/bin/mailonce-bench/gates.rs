@@ -69,6 +69,7 @@ pub(crate) fn evaluate_gates(args: &Args, results: &BenchResults) -> Vec<BenchGa
         BenchGate::limit("accept p99", p99("accept"), "ms", 40.0, 25.0),
         BenchGate::ratio("replay / echo", results.ratio("replay", "echo"), 0.60, 0.80),
         BenchGate::ratio("pg-accept / pgbench", results.ratio("pg-accept", "pgbench"), 2.0, 3.0),
+        BenchGate::ratio("outbox / pg-accept", results.ratio("outbox", "pg-accept"), 0.25, 0.25),
         BenchGate::limit("storm p99", p99("storm"), "ms", 1000.0, 500.0),
         BenchGate::limit("pg-storm p99", p99("pg-storm"), "ms", 1000.0, 500.0),
         BenchGate::ratio("handoff / postfix", results.ratio("handoff", "postfix"), 1.5, 3.0),

@@ -10,6 +10,7 @@ mod growth;
 mod handoff;
 mod inbound;
 mod mails;
+mod outbox;
 mod postfix;
 mod postgres;
 mod report;

@@ -5,6 +5,7 @@ use crate::attack::AttackBench;
 use crate::growth::{self, GrowthBench};
 use crate::handoff::HandoffBench;
 use crate::inbound::InboundBench;
+use crate::outbox::OutboxBench;
 use crate::restart::RestartBench;
 use crate::results::{BenchResults, FigureSample};
 use crate::{baselines, disk, figures, postfix, postgres};
@@ -97,6 +98,7 @@ impl BenchSession<'_> {
             ServerFigure { figure: PgStorm, unit: REQUESTS, measure: figures::measure_storm },
         ];
         self.measure_group(BenchStore::Postgres, false, &repeating);
+        self.outbox();
         self.handoff(Figure::Handoff);
         self.postfix();
         self.handoff(Figure::PgHandoff);
@@ -172,6 +174,19 @@ impl BenchSession<'_> {
             self.print_line(&format!("after {}: {why:#}", wanted[wanted.len() - 1].figure.name()));
         }
         database.map_or(Ok(()), TemporaryDatabase::drop_database)
+    }
+
+    /// Draining an outbox in another database.
+    fn outbox(&mut self) {
+        let (args, children, work, round) = (self.args, self.children, self.work, self.round);
+        if !args.wants(Figure::Outbox) {
+            return;
+        }
+        let binary = self.binary.clone();
+        self.measure_and_record(Figure::Outbox.name(), EMAILS, || {
+            let binary = &binary.map_err(anyhow::Error::msg)?;
+            OutboxBench { args, children, binary, work, round }.measure()
+        });
     }
 
     /// Hand-off by SMTP to a sink, with the ledger where the figure has it.

@@ -6,6 +6,7 @@ use mailonce_core::{
     access::call_origin::Alias,
     control::audit::{AuditPage, act::Act},
     id::TeamId,
+    operation::{IdempotentResult, KeyedOperation},
     ports::{audit_store::AuditStore, store::Result},
     time::Time,
 };
@@ -15,6 +16,10 @@ use mailonce_core::{
 impl AuditStore for FaultyStore {
     async fn record_act(&self, act: Act, now: Time) -> Result<()> {
         self.call_with_faults("record_act", true, self.inner.record_act(act, now)).await
+    }
+
+    async fn record_keyed_act(&self, act: Act, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>> {
+        self.call_with_faults("record_keyed_act", true, self.inner.record_keyed_act(act, operation, now)).await
     }
 
     async fn audit_page(&self, team: TeamId, after: u64, limit: usize) -> Result<AuditPage> {

@@ -7,6 +7,7 @@ use mailonce_core::{
         Claim, ClaimClock, ClaimQuery,
         acquire::{AcquireResult, NewClaim},
         action::{ClaimAction, ClaimActionResult},
+        offer::{NewOffer, OfferResult},
     },
     id::{ClaimId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
@@ -19,6 +20,14 @@ use mailonce_core::{
 impl ClaimStore for FaultyStore {
     async fn acquire_claim(&self, new_claim: NewClaim, clock: ClaimClock) -> Result<AcquireResult> {
         self.call_with_faults("acquire_claim", true, self.inner.acquire_claim(new_claim, clock)).await
+    }
+
+    async fn offer_claim(&self, offer: NewOffer, clock: ClaimClock) -> Result<OfferResult> {
+        self.call_with_faults("offer_claim", true, self.inner.offer_claim(offer, clock)).await
+    }
+
+    async fn claim_payload(&self, team: TeamId, id: ClaimId) -> Result<Option<Vec<u8>>> {
+        self.call_with_faults("claim_payload", false, self.inner.claim_payload(team, id)).await
     }
 
     async fn apply_claim_action(

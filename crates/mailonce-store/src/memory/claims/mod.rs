@@ -6,6 +6,7 @@ use mailonce_core::{
         Claim, ClaimChange, ClaimClock, ClaimQuery, ClaimState,
         acquire::{AcquireAnswer, AcquireResult, NewClaim},
         action::{ClaimAction, ClaimActionResult, ClaimActionStatus},
+        offer::{NewOffer, OfferResult},
     },
     id::{ClaimId, TeamId},
     key::KeyHash,
@@ -18,11 +19,12 @@ use std::collections::BTreeMap;
 
 use super::{Memory, Tables};
 
-/// The claims, their results, and the tombstones of forgotten ones.
+/// The claims, their results and payloads, and the tombstones of forgotten ones.
 #[derive(Default)]
 pub(crate) struct ClaimTables {
     claims: BTreeMap<ClaimId, Claim>,
     results: BTreeMap<ClaimId, Vec<u8>>,
+    payloads: BTreeMap<ClaimId, Vec<u8>>,
     /// How often a key was bound, and when it was forgotten.
     tombstones: BTreeMap<(TeamId, KeyHash), (u32, Time)>,
 }
@@ -39,6 +41,7 @@ impl ClaimTables {
     fn forget(&mut self, id: ClaimId, now: Time) {
         let Some(claim) = self.claims.remove(&id) else { return };
         self.results.remove(&id);
+        self.payloads.remove(&id);
         self.tombstones.insert((claim.team, claim.key_hash()), (claim.bind_number, now));
     }
 }
@@ -48,21 +51,35 @@ impl Tables {
         let Some(claim) = change.claim.as_ref().filter(|_| change.is_changed) else { return };
         self.claims.claims.insert(claim.id, claim.clone());
         self.claims.results.extend(change.new_result.clone().map(|result| (claim.id, result)));
+        self.claims.payloads.extend(change.new_payload.clone().map(|payload| (claim.id, payload)));
         self.events.log.entry(claim.team).or_default().extend(change.events.clone());
     }
 
-    fn acquire_claim(&mut self, new: &NewClaim, cutoff: Time, clock: ClaimClock) -> AcquireResult {
-        let key = new.key_hash();
-        if let Some(old) = self.claims.by_key(new.team, key).filter(|claim| claim.is_forgotten(cutoff)) {
-            self.claims.forget(old.id, clock.now);
+    /// The claim with a key, and how often the key was bound before. Forgets one whose memory has ended.
+    fn claim_of_key(&mut self, team: TeamId, key: KeyHash, cutoff: Time, now: Time) -> (Option<Claim>, u32) {
+        if let Some(old) = self.claims.by_key(team, key).filter(|claim| claim.is_forgotten(cutoff)) {
+            self.claims.forget(old.id, now);
         }
-        let existing = self.claims.by_key(new.team, key).cloned();
-        let binds = self.claims.tombstones.get(&(new.team, key)).map_or(0, |(binds, _)| *binds);
+        let binds = self.claims.tombstones.get(&(team, key)).map_or(0, |(binds, _)| *binds);
+        (self.claims.by_key(team, key).cloned(), binds)
+    }
+
+    fn acquire_claim(&mut self, new: &NewClaim, cutoff: Time, clock: ClaimClock) -> AcquireResult {
+        let (existing, binds) = self.claim_of_key(new.team, new.key_hash(), cutoff, clock.now);
         let change = new.decide(existing, binds, &self.stops(), clock);
         self.save_claim_change(&change);
         let ended = change.claim.as_ref().filter(|_| change.answer == AcquireAnswer::Ended);
         let result = ended.and_then(|claim| self.claims.results.get(&claim.id).cloned());
-        AcquireResult { answer: change.answer, claim: change.claim, result }
+        let won = change.claim.as_ref().filter(|_| matches!(change.answer, AcquireAnswer::Won(_)));
+        let payload = won.and_then(|claim| self.claims.payloads.get(&claim.id).cloned());
+        AcquireResult { answer: change.answer, claim: change.claim, result, payload }
+    }
+
+    fn offer_claim(&mut self, offer: &NewOffer, cutoff: Time, clock: ClaimClock) -> OfferResult {
+        let (existing, binds) = self.claim_of_key(offer.team, offer.key_hash(), cutoff, clock.now);
+        let change = offer.decide(existing, binds, &self.stops(), clock);
+        self.save_claim_change(&change);
+        OfferResult { answer: change.answer, claim: change.claim }
     }
 
     fn apply_claim_action(
@@ -114,6 +131,18 @@ impl ClaimStore for Memory {
         let cutoff = self.time.expiry_cutoff(clock.now);
         let clock = ClaimClock { now: self.time.commit_time(clock.now), ..clock };
         Ok(tables.acquire_claim(&new_claim, cutoff, clock))
+    }
+
+    async fn offer_claim(&self, offer: NewOffer, clock: ClaimClock) -> Result<OfferResult> {
+        let mut tables = self.lock_tables();
+        let cutoff = self.time.expiry_cutoff(clock.now);
+        let clock = ClaimClock { now: self.time.commit_time(clock.now), ..clock };
+        Ok(tables.offer_claim(&offer, cutoff, clock))
+    }
+
+    async fn claim_payload(&self, team: TeamId, id: ClaimId) -> Result<Option<Vec<u8>>> {
+        let tables = self.lock_tables();
+        Ok(tables.claims.by_id(team, id).and_then(|claim| tables.claims.payloads.get(&claim.id).cloned()))
     }
 
     async fn apply_claim_action(

@@ -10,6 +10,7 @@ use mailonce_core::{
         wants_events,
     },
     id::TeamId,
+    operation::{IdempotentResult, KeyedOperation},
     ports::{audit_store::AuditStore, store::Result},
     record::{RecordKind, TEAM_SETTINGS},
     time::Time,
@@ -79,6 +80,15 @@ impl AuditStore for Memory {
     async fn record_act(&self, act: Act, now: Time) -> Result<()> {
         self.lock_tables().record_act(Some(act), now);
         Ok(())
+    }
+
+    async fn record_keyed_act(&self, act: Act, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>> {
+        let mut tables = self.lock_tables();
+        let answer = tables.outbound.bind_operation_once(&operation, now);
+        if matches!(answer, IdempotentResult::Done(())) {
+            tables.record_act(Some(act), now);
+        }
+        Ok(answer)
     }
 
     async fn audit_page(&self, team: TeamId, after: u64, limit: usize) -> Result<AuditPage> {

@@ -10,10 +10,12 @@ use mailonce_core::{
         Claim, ClaimChange, ClaimClock, ClaimQuery, ClaimState,
         acquire::{AcquireAnswer, AcquireResult, NewClaim},
         action::{ClaimAction, ClaimActionResult, ClaimActionStatus},
+        offer::{NewOffer, OfferResult},
     },
     control::stop::Stops,
     events::event::NewEvent,
     id::{ClaimId, TeamId},
+    key::KeyHash,
     limits,
     operation::{IdempotentResult, KeyedOperation},
     ports::{claim_store::ClaimStore, store::Result},
@@ -34,6 +36,8 @@ const BY_KEY_LOCKED: &str = "SELECT claim FROM claims WHERE team = $1 AND key = 
 const BY_ID_LOCKED: &str = "SELECT claim FROM claims WHERE team = $1 AND id = $2 FOR UPDATE";
 const BY_ID: &str = "SELECT claim, result FROM claims WHERE team = $1 AND id = $2";
 const RESULT: &str = "SELECT result FROM claims WHERE id = $1";
+const PAYLOAD: &str = "SELECT payload FROM claims WHERE id = $1";
+const PAYLOAD_OF_TEAM: &str = "SELECT payload FROM claims WHERE team = $1 AND id = $2";
 const LIST: &str = "
     SELECT claim FROM claims
      WHERE team = $1 AND id < $2 AND ($3::text IS NULL OR state = $3) AND ($4::uuid IS NULL OR key = $4)
@@ -47,10 +51,12 @@ const UNKNOWN: &str = "SELECT claim FROM claims WHERE state = 'unknown' AND id >
 const EXPIRED_LOCKED: &str = "
     SELECT claim FROM claims WHERE forget_at <= $1 ORDER BY forget_at LIMIT $2 FOR UPDATE SKIP LOCKED";
 const INSERT: &str = "
-    INSERT INTO claims (id, team, key, state, due_at, forget_at, claim) VALUES ($1, $2, $3, $4, $5, $6, $7)
+    INSERT INTO claims (id, team, key, state, due_at, forget_at, claim, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT (team, key) DO NOTHING";
 const UPDATE: &str = "
-    UPDATE claims SET state = $2, due_at = $3, forget_at = $4, claim = $5, result = COALESCE($6, result) WHERE id = $1";
+    UPDATE claims SET state = $2, due_at = $3, forget_at = $4, claim = $5, result = COALESCE($6, result),
+           payload = COALESCE($7, payload)
+     WHERE id = $1";
 const REMOVE: &str = "DELETE FROM claims WHERE id = $1";
 const BINDS: &str = "SELECT binds FROM claim_tombstones WHERE team = $1 AND key = $2";
 const ADD_TOMBSTONE: &str = "
@@ -75,19 +81,24 @@ fn limit_column(limit: usize) -> i64 {
 }
 
 /// Inserts a new claim. Another caller may have inserted one with the same key in the meantime.
-async fn insert(tx: &Transaction<'_>, claim: &Claim) -> TxResult<()> {
+async fn insert(tx: &Transaction<'_>, claim: &Claim, payload: Option<&[u8]>) -> TxResult<()> {
     let (due_at, forget_at) = (claim.due_at().map(|at| at.0), claim.forget_at().map(|at| at.0));
     let (key, state, json) = (hash_column(claim.key_hash()), claim.state.as_str(), write_json(claim)?);
-    match execute(tx, INSERT, &[&claim.id.0, &claim.team.0, &key, &state, &due_at, &forget_at, &json]).await? {
+    let row: [&(dyn ToSql + Sync); 8] =
+        [&claim.id.0, &claim.team.0, &key, &state, &due_at, &forget_at, &json, &payload];
+    match execute(tx, INSERT, &row).await? {
         1 => Ok(()),
         _ => Err(TxError::Conflict("another caller made the claim meanwhile".into())),
     }
 }
 
-async fn update(tx: &Transaction<'_>, claim: &Claim, new_result: Option<&[u8]>) -> TxResult<()> {
+/// The result and the payload to store beside a claim. `None` keeps what is stored.
+type NewBytes<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+
+async fn update(tx: &Transaction<'_>, claim: &Claim, (result, payload): NewBytes<'_>) -> TxResult<()> {
     let (due_at, forget_at) = (claim.due_at().map(|at| at.0), claim.forget_at().map(|at| at.0));
     let (state, json) = (claim.state.as_str(), write_json(claim)?);
-    execute(tx, UPDATE, &[&claim.id.0, &state, &due_at, &forget_at, &json, &new_result]).await.map(drop)
+    execute(tx, UPDATE, &[&claim.id.0, &state, &due_at, &forget_at, &json, &result, &payload]).await.map(drop)
 }
 
 async fn emit(tx: &Transaction<'_>, team: TeamId, events: &[NewEvent]) -> TxResult<()> {
@@ -106,38 +117,85 @@ async fn load_stops(tx: &Transaction<'_>, team: TeamId) -> TxResult<Stops> {
     stops::load_of_team(tx, team).await
 }
 
+/// The claim with a key, locked, and how often the key was bound before. Forgets one whose memory has ended.
+async fn claim_of_key(
+    tx: &Transaction<'_>,
+    (team, key): (TeamId, KeyHash),
+    cutoff: Time,
+    now: Time,
+) -> TxResult<(Option<Claim>, u32)> {
+    let key = hash_column(key);
+    let mut existing = list(tx, BY_KEY_LOCKED, &[&team.0, &key]).await?.pop();
+    if let Some(old) = existing.take_if(|claim| claim.is_forgotten(cutoff)) {
+        forget(tx, &old, now).await?;
+    }
+    let mut binds = 0;
+    if existing.is_none()
+        && let Some(row) = query_rows(tx, BINDS, &[&team.0, &key]).await?.first()
+    {
+        binds = row.try_get::<_, i32>(0)? as u32;
+    }
+    Ok((existing, binds))
+}
+
+/// Saves the claim of a key and its events.
+async fn save_change<T>(tx: &Transaction<'_>, is_new: bool, change: &ClaimChange<T>) -> TxResult<()> {
+    let Some(claim) = change.claim.as_ref().filter(|_| change.is_changed) else { return Ok(()) };
+    if is_new {
+        insert(tx, claim, change.new_payload.as_deref()).await?;
+    } else {
+        update(tx, claim, (change.new_result.as_deref(), change.new_payload.as_deref())).await?;
+    }
+    emit(tx, claim.team, &change.events).await
+}
+
+/// Loads a result or a payload.
+async fn load_bytes(
+    client: &(impl GenericClient + ?Sized),
+    sql: &str,
+    params: &[&(dyn ToSql + Sync)],
+) -> TxResult<Option<Vec<u8>>> {
+    let rows = query_rows(client, sql, params).await?;
+    rows.first().map_or(Ok(None), |row| Ok(row.try_get(0)?))
+}
+
 async fn acquire(shared: &SharedState, new: &NewClaim, clock: ClaimClock) -> TxResult<AcquireResult> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     let stops = load_stops(&tx, new.team).await?;
     let cutoff = shared.time.expiry_cutoff(clock.now);
     let clock = ClaimClock { now: shared.time.commit_time(clock.now), ..clock };
-    let key = hash_column(new.key_hash());
-    let mut existing = list(&tx, BY_KEY_LOCKED, &[&new.team.0, &key]).await?.pop();
-    if let Some(old) = existing.take_if(|claim| claim.is_forgotten(cutoff)) {
-        forget(&tx, &old, clock.now).await?;
-    }
-    let (is_new, mut binds) = (existing.is_none(), 0);
-    if is_new && let Some(row) = query_rows(&tx, BINDS, &[&new.team.0, &key]).await?.first() {
-        binds = row.try_get::<_, i32>(0)? as u32;
-    }
-    let ClaimChange { answer, claim, is_changed, events, .. } = new.decide(existing, binds, &stops, clock);
-    let mut result = None;
-    if let Some(claim) = &claim {
-        match (is_changed, is_new) {
-            (true, true) => insert(&tx, claim).await?,
-            (true, false) => update(&tx, claim, None).await?,
-            (false, _) => {}
+    let (existing, binds) = claim_of_key(&tx, (new.team, new.key_hash()), cutoff, clock.now).await?;
+    let is_new = existing.is_none();
+    let change = new.decide(existing, binds, &stops, clock);
+    save_change(&tx, is_new, &change).await?;
+    let (result, payload) = match (&change.answer, &change.claim) {
+        (AcquireAnswer::Ended, Some(claim)) => (load_bytes(&tx, RESULT, &[&claim.id.0]).await?, None),
+        (AcquireAnswer::Won(_), Some(claim)) if claim.offer.is_some() => {
+            (None, load_bytes(&tx, PAYLOAD, &[&claim.id.0]).await?)
         }
-        emit(&tx, claim.team, &events).await?;
-        if answer == AcquireAnswer::Ended
-            && let Some(row) = query_rows(&tx, RESULT, &[&claim.id.0]).await?.first()
-        {
-            result = row.try_get(0)?;
-        }
-    }
+        _ => (None, None),
+    };
     shared.commit(tx, 1).await?;
-    Ok(AcquireResult { answer, claim, result })
+    Ok(AcquireResult { answer: change.answer, claim: change.claim, result, payload })
+}
+
+async fn offer(shared: &SharedState, new: &NewOffer, clock: ClaimClock) -> TxResult<OfferResult> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let stops = load_stops(&tx, new.team).await?;
+    let cutoff = shared.time.expiry_cutoff(clock.now);
+    let clock = ClaimClock { now: shared.time.commit_time(clock.now), ..clock };
+    let (existing, binds) = claim_of_key(&tx, (new.team, new.key_hash()), cutoff, clock.now).await?;
+    let is_new = existing.is_none();
+    let change = new.decide(existing, binds, &stops, clock);
+    save_change(&tx, is_new, &change).await?;
+    shared.commit(tx, 1).await?;
+    Ok(OfferResult { answer: change.answer, claim: change.claim })
+}
+
+async fn read_payload(shared: &SharedState, team: TeamId, id: ClaimId) -> TxResult<Option<Vec<u8>>> {
+    load_bytes(&shared.connections.client().await?, PAYLOAD_OF_TEAM, &[&team.0, &id.0]).await
 }
 
 async fn apply(
@@ -169,7 +227,7 @@ async fn apply(
         return Ok(IdempotentResult::Done(ClaimActionResult::Done(change.answer, Box::new(claim))));
     }
     if change.is_changed {
-        update(&tx, &claim, change.new_result.as_deref()).await?;
+        update(&tx, &claim, (change.new_result.as_deref(), None)).await?;
         emit(&tx, team, &change.events).await?;
     }
     audit::record_act(&tx, act.as_ref().filter(|_| is_applied), clock.now).await?;
@@ -202,7 +260,7 @@ async fn lapse(shared: &SharedState, max: usize, clock: ClaimClock) -> TxResult<
     for mut claim in list(&tx, DUE_LOCKED, &[&clock.now.0, &policy, &limit_column(max)]).await? {
         let events = claim.lapse(clock);
         if !events.is_empty() {
-            update(&tx, &claim, None).await?;
+            update(&tx, &claim, (None, None)).await?;
             emit(&tx, claim.team, &events).await?;
             changed.push(claim);
         }
@@ -232,6 +290,14 @@ async fn forget_expired(shared: &SharedState, max: usize, cutoff: Time) -> TxRes
 impl ClaimStore for Postgres {
     async fn acquire_claim(&self, new_claim: NewClaim, clock: ClaimClock) -> Result<AcquireResult> {
         when_durable!(self, call_until_final!(acquire(&self.shared, &new_claim, clock)))
+    }
+
+    async fn offer_claim(&self, new_offer: NewOffer, clock: ClaimClock) -> Result<OfferResult> {
+        when_durable!(self, call_until_final!(offer(&self.shared, &new_offer, clock)))
+    }
+
+    async fn claim_payload(&self, team: TeamId, id: ClaimId) -> Result<Option<Vec<u8>>> {
+        when_durable!(self, call_until_final!(read_payload(&self.shared, team, id)))
     }
 
     async fn apply_claim_action(

@@ -14,6 +14,7 @@ use mailonce_core::{
         wants_events,
     },
     id::TeamId,
+    operation::{IdempotentResult, KeyedOperation},
     ports::{audit_store::AuditStore, store::Result},
     record::{RecordKind, TEAM_SETTINGS},
     time::Time,
@@ -22,6 +23,7 @@ use tokio_postgres::Row;
 
 use crate::postgres::{
     Postgres, SharedState,
+    control::records::bind_or_replay,
     error::{TxResult, call_until_final},
     into_store_result, when_durable,
     write::{execute, query_rows, write_events},
@@ -103,6 +105,23 @@ async fn record_alone(shared: &SharedState, act: &Act, now: Time) -> TxResult<()
     shared.commit(tx, 1).await
 }
 
+async fn record_keyed(
+    shared: &SharedState,
+    act: &Act,
+    operation: &KeyedOperation,
+    now: Time,
+) -> TxResult<IdempotentResult<()>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, Some(operation), now).await? {
+        tx.rollback().await?;
+        return Ok(answer);
+    }
+    record_act(&tx, Some(act), now).await?;
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(()))
+}
+
 fn read_page(rows: &[Row]) -> TxResult<AuditPage> {
     let mut page = AuditPage::default();
     for row in rows {
@@ -156,6 +175,10 @@ async fn prune(shared: &SharedState, team: TeamId, cutoff: Time, max: usize) -> 
 impl AuditStore for Postgres {
     async fn record_act(&self, act: Act, now: Time) -> Result<()> {
         into_store_result(call_until_final!(record_alone(&self.shared, &act, now)))
+    }
+
+    async fn record_keyed_act(&self, act: Act, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>> {
+        when_durable!(self, call_until_final!(record_keyed(&self.shared, &act, &operation, now)))
     }
 
     async fn audit_page(&self, team: TeamId, after: u64, limit: usize) -> Result<AuditPage> {

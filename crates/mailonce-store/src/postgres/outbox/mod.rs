@@ -5,23 +5,29 @@
 //! |---|---|
 //! | this one | the drainer's calls ([`OutboxDatabase`]) |
 //! | [`schema`] | install, upgrade, confirm and uninstall |
+//! | [`source`] | the table of the Debezium outbox router that an outbox reads |
 //!
 //! Every call is one statement outside a transaction block, so no transaction is open between two calls.
 
 pub mod schema;
+pub mod source;
 
 use async_trait::async_trait;
 use mailonce_core::{
     id::EmailId,
     outbound::email::EmailState,
-    outbox::{LeasedRow, OutboxError, OutboxStatus, ParkedRow, RowEmail, RowFailure, RowOutcome},
+    outbox::{
+        LeasedRow, OutboxError, OutboxStatus, ParkedRow, RowEmail, RowFailure, RowKind, RowOutcome, RowRecord,
+        SourceTable,
+    },
     ports::outbox_database::{OutboxDatabase, Result},
     time::Time,
 };
-use std::{sync::Arc, time::Duration};
+use serde_json::{Value, json};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::sync::{Mutex, Notify};
 use tokio_postgres::{
-    Client, Row,
+    Client, Row, Statement,
     error::SqlState,
     types::{FromSql, ToSql},
 };
@@ -43,6 +49,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The SQLSTATE with which `lease` refuses a database that was restored, cloned or failed over.
 const IDENTITY_CHANGED: &str = "MO001";
+/// The SQLSTATE with which `lease` refuses a drainer that knows another version. The message is the version.
+const WRONG_VERSION: &str = "MO002";
+/// The SQLSTATE with which `collect` refuses a table whose rows nobody can read.
+const UNREADABLE_TABLE: &str = "MO003";
 
 /// An outbox in a PostgreSQL database. It connects at the first call, and again after a failure.
 pub struct PostgresOutbox {
@@ -56,6 +66,24 @@ pub struct PostgresOutbox {
 struct OutboxSession {
     client: Client,
     outbox_id: Uuid,
+    /// Prepared statements by their text. Preparing costs two round trips.
+    statements: Mutex<HashMap<String, Statement>>,
+}
+
+impl OutboxSession {
+    async fn query(
+        &self,
+        sql: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
+        let known = self.statements.lock().await.get(sql).cloned();
+        if let Some(statement) = known {
+            return self.client.query(&statement, params).await;
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements.lock().await.insert(sql.to_owned(), statement.clone());
+        self.client.query(&statement, params).await
+    }
 }
 
 impl PostgresOutbox {
@@ -85,7 +113,7 @@ impl PostgresOutbox {
         let (client, _driver) = within_timeout(opening).await?.map_err(|error| self.describe(&error))?;
         let found = self.version_of(&client).await?;
         client.batch_execute(&format!("LISTEN \"{}\"", self.schema)).await.map_err(|error| self.describe(&error))?;
-        Ok(OutboxSession { client, outbox_id: found })
+        Ok(OutboxSession { client, outbox_id: found, statements: Mutex::default() })
     }
 
     /// Refuses a schema of another version. Returns the id of the outbox.
@@ -103,14 +131,17 @@ impl PostgresOutbox {
     async fn call(&self, call: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let session = self.session().await?;
         let sql = format!("SELECT * FROM \"{}\".{call}", self.schema);
-        match within_timeout(session.client.query(&sql, params)).await {
-            Ok(answer) => answer.map_err(|error| self.describe(&error)),
-            Err(late) => {
-                // The session may never answer again.
-                *self.session.lock().await = None;
-                Err(late)
-            }
+        let failed = match within_timeout(session.query(&sql, params)).await {
+            Ok(Ok(rows)) => return Ok(rows),
+            Ok(Err(error)) => self.describe(&error),
+            Err(late) => late,
+        };
+        // The session may never answer again, or its prepared statements are those of an older schema. The next one
+        // checks the version.
+        if !matches!(failed, OutboxError::IdentityChanged(_) | OutboxError::UnreadableTable(_)) {
+            *self.session.lock().await = None;
         }
+        Err(failed)
     }
 
     async fn call_one<'a, T: for<'b> FromSql<'b>>(&self, call: &str, params: &[&'a (dyn ToSql + Sync)]) -> Result<T> {
@@ -122,6 +153,13 @@ impl PostgresOutbox {
         match error.as_db_error() {
             Some(said) if said.code().code() == IDENTITY_CHANGED => {
                 OutboxError::IdentityChanged(said.message().to_owned())
+            }
+            Some(said) if said.code().code() == UNREADABLE_TABLE => {
+                OutboxError::UnreadableTable(said.message().to_owned())
+            }
+            Some(said) if said.code().code() == WRONG_VERSION => {
+                let found = said.message().parse().unwrap_or_default();
+                OutboxError::WrongVersion { found, expected: SCHEMA_VERSION }
             }
             Some(said)
                 if [SqlState::UNDEFINED_FUNCTION, SqlState::INVALID_SCHEMA_NAME, SqlState::UNDEFINED_TABLE]
@@ -154,7 +192,38 @@ fn read_leased(row: &Row) -> Result<LeasedRow> {
         payload: read(row, 2)?,
         key: read(row, 3)?,
         attempts: read::<i32>(row, 4)?.cast_unsigned(),
+        kind: read_kind(row, 5)?,
     })
+}
+
+fn read_kind(row: &Row, column: usize) -> Result<RowKind> {
+    let kind: &str = read(row, column)?;
+    RowKind::parse(kind).ok_or_else(|| unreadable(format!("a row of the kind {kind}")))
+}
+
+/// The outcome of a row as `record_outcomes` takes it.
+fn outcome_json(record: &RowRecord) -> Value {
+    // JSON in PostgreSQL has no NUL.
+    let failed = |state: &str, failure: &RowFailure| {
+        let detail = failure.detail.replace('\0', "\u{fffd}");
+        json!({ "state": state, "code": failure.code, "detail": detail })
+    };
+    let mut value = match &record.outcome {
+        RowOutcome::Done(email) => json!({
+            "state": "done", "email_id": email.id.0, "email_state": email.state.as_str(), "email_rev": email.rev,
+            "may_change": email.may_change(),
+        }),
+        RowOutcome::Offered(claim) => json!({ "state": "done", "claim_id": claim.0 }),
+        RowOutcome::Parked(failure) => failed("parked", failure),
+        RowOutcome::Retry { pause_ms, failure } => {
+            let mut value = failed("pending", failure);
+            value["pause_ms"] = (*pause_ms).into();
+            value
+        }
+    };
+    value["id"] = record.row.to_string().into();
+    value["fence"] = record.fence.into();
+    value
 }
 
 fn read_parked(row: &Row) -> Result<ParkedRow> {
@@ -167,6 +236,7 @@ fn read_parked(row: &Row) -> Result<ParkedRow> {
         attempts: read::<i32>(row, 6)?.cast_unsigned(),
         created_at: Time(read(row, 7)?),
         parked_at: Time(read(row, 8)?),
+        kind: read_kind(row, 9)?,
     })
 }
 
@@ -186,6 +256,10 @@ pub(super) fn read_status(row: &Row) -> Result<OutboxStatus> {
         pending: read::<i64>(row, 4)?.cast_unsigned(),
         parked: read::<i64>(row, 5)?.cast_unsigned(),
         oldest_pending_s: read(row, 6)?,
+        source: match read::<Option<String>>(row, 7)? {
+            Some(table) => Some(SourceTable { table, types: read(row, 8)?, problem: read(row, 9)? }),
+            None => None,
+        },
     })
 }
 
@@ -195,30 +269,21 @@ impl OutboxDatabase for PostgresOutbox {
         Ok(self.session().await?.outbox_id)
     }
 
+    async fn collect(&self, max: usize) -> Result<Option<usize>> {
+        let copied: Option<i32> = self.call_one("collect($1)", &[&(max as i32)]).await?;
+        Ok(copied.map(|copied| copied.cast_unsigned() as usize))
+    }
+
     async fn lease(&self, holder: &str, max: usize, lease: Duration) -> Result<Vec<LeasedRow>> {
-        let (max, lease_ms) = (max as i32, lease.as_millis() as i64);
-        let rows = self.call("lease($1, $2, $3)", &[&holder, &max, &lease_ms]).await?;
+        let (max, lease_ms, version) = (max as i32, lease.as_millis() as i64, SCHEMA_VERSION as i32);
+        let rows = self.call("lease($1, $2, $3, $4)", &[&holder, &max, &lease_ms, &version]).await?;
         rows.iter().map(read_leased).collect()
     }
 
-    async fn record_outcome(&self, row: Uuid, fence: i64, outcome: &RowOutcome) -> Result<bool> {
-        match outcome {
-            RowOutcome::Done(email) => {
-                let (state, rev, may_change) = (email.state.as_str(), i64::from(email.rev), email.may_change());
-                self.call_one(
-                    "mark_done($1, $2, $3, $4, $5, $6)",
-                    &[&row, &fence, &email.id.0, &state, &rev, &may_change],
-                )
-                .await
-            }
-            RowOutcome::Parked(RowFailure { code, detail }) => {
-                self.call_one("park($1, $2, $3, $4)", &[&row, &fence, code, detail]).await
-            }
-            RowOutcome::Retry { pause_ms, failure } => {
-                let RowFailure { code, detail } = failure;
-                self.call_one("retry_later($1, $2, $3, $4, $5)", &[&row, &fence, pause_ms, code, detail]).await
-            }
-        }
+    async fn record_outcomes(&self, records: &[RowRecord]) -> Result<Vec<Uuid>> {
+        let outcomes = records.iter().map(outcome_json).collect::<Value>().to_string();
+        let rows = self.call("record_outcomes($1::text::jsonb)", &[&outcomes]).await?;
+        rows.iter().map(|row| read(row, 0)).collect()
     }
 
     async fn rows_to_refresh(&self, max: usize) -> Result<Vec<(Uuid, RowEmail)>> {
@@ -236,8 +301,12 @@ impl OutboxDatabase for PostgresOutbox {
         rows.iter().map(read_parked).collect()
     }
 
-    async fn replay(&self, row: Uuid) -> Result<bool> {
-        self.call_one("replay($1)", &[&row]).await
+    async fn is_parked(&self, row: Uuid) -> Result<Option<bool>> {
+        self.call_one("is_parked($1)", &[&row]).await
+    }
+
+    async fn replay(&self, row: Uuid, request: Uuid) -> Result<()> {
+        self.call("replay($1, $2)", &[&row, &request]).await.map(drop)
     }
 
     async fn status(&self) -> Result<OutboxStatus> {

@@ -3,19 +3,22 @@
 
 use mailonce_core::{
     limits,
-    outbox::{MAX_ROW_AGE_MS, OutboxError, OutboxStatus},
+    outbox::{MAX_ROW_AGE_MS, OutboxError, OutboxStatus, RowKind},
     ports::outbox_database::Result,
 };
 use std::sync::Arc;
 use tokio_postgres::{Client, GenericClient};
 use uuid::Uuid;
 
-use super::{ConnectConfig, SESSION_SETUP, read, read_status, unreadable, within_timeout};
+use super::{ConnectConfig, SESSION_SETUP, read, read_kind, read_status, unreadable, within_timeout};
 use crate::postgres::error::server_message;
 
 /// The migrations of the tables, in order. Their count is the schema version. A change of a function alone also needs a
 /// new migration, because the version says which functions a schema has.
-const MIGRATIONS: &[&str] = &[include_str!("../../../migrations/outbox/0001_tables.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../../migrations/outbox/0001_tables.sql"),
+    include_str!("../../../migrations/outbox/0002_claims_and_router_tables.sql"),
+];
 const FUNCTIONS: &str = include_str!("../../../migrations/outbox/functions.sql");
 
 /// The schema version that this binary installs and drains.
@@ -28,24 +31,28 @@ const MIN_SERVER_VERSION: i32 = 130_000;
 const MAX_LEASE_BYTES: usize = 32 * 1024 * 1024;
 /// How long a sent email is looked at again, in case it bounces.
 const FOLLOW_DAYS: u32 = 7;
+/// How many rows must be inserted and deleted unseen before the table that an outbox reads counts as unreadable. A few may
+/// be the inserts of transactions that were rolled back, beside deletes of older rows.
+const MIN_UNSEEN_ROWS: u32 = 10;
 
 /// The functions that an application calls.
-const SEND_FUNCTIONS: &[&str] = &["send(jsonb, text, text)"];
+const SEND_FUNCTIONS: &[&str] = &["send(jsonb, text, text)", "claim(text, jsonb)"];
 /// The functions that a drainer calls.
 const DRAIN_FUNCTIONS: &[&str] = &[
     "version()",
+    "collect(integer)",
+    "lease(text, integer, bigint, integer)",
     "lease(text, integer, bigint)",
-    "mark_done(uuid, bigint, uuid, text, bigint, boolean)",
-    "park(uuid, bigint, text, text)",
-    "retry_later(uuid, bigint, bigint, text, text)",
+    "record_outcomes(jsonb)",
     "rows_to_refresh(integer)",
     "write_back(uuid, text, bigint, boolean)",
     "parked(bigint, integer)",
-    "replay(uuid)",
+    "is_parked(uuid)",
+    "replay(uuid, uuid)",
     "status()",
 ];
 /// The functions that only the owner calls, and those that other functions call.
-const OWNER_FUNCTIONS: &[&str] = &["confirm()", "server_identity()"];
+const OWNER_FUNCTIONS: &[&str] = &["confirm()", "server_identity()", "check_identity()", "source_problem()"];
 
 /// Refuses names that need quoting or could be mistaken: the name is part of SQL text.
 pub(super) fn check_schema_name(name: &str) -> Result<()> {
@@ -62,14 +69,16 @@ pub struct DoneRow {
     pub seq: i64,
     /// Its id.
     pub id: Uuid,
-    /// The email that the row says was accepted.
-    pub email: Uuid,
+    /// What it became.
+    pub kind: RowKind,
+    /// The email or claim that the row says was accepted.
+    pub target: Uuid,
 }
 
 /// The schema of an outbox in one database, for the command line.
 pub struct OutboxSchema {
-    client: Client,
-    schema: String,
+    pub(super) client: Client,
+    pub(super) schema: String,
 }
 
 impl OutboxSchema {
@@ -90,6 +99,7 @@ impl OutboxSchema {
             .replace("{max_lease_bytes}", &MAX_LEASE_BYTES.to_string())
             .replace("{max_age_days}", &(MAX_ROW_AGE_MS / 86_400_000).to_string())
             .replace("{follow_days}", &FOLLOW_DAYS.to_string())
+            .replace("{min_unseen_rows}", &MIN_UNSEEN_ROWS.to_string())
     }
 
     /// The version of the schema; `None` when there is no outbox.
@@ -113,6 +123,7 @@ impl OutboxSchema {
         if let Some(newer) = found.filter(|found| *found > SCHEMA_VERSION) {
             return Err(OutboxError::WrongVersion { found: newer, expected: SCHEMA_VERSION });
         }
+        let roles = if found.is_some() { granted_roles(&tx, &schema).await? } else { Vec::new() };
         let mut steps = Vec::new();
         if found.is_none() && !has_empty_schema(&tx, &schema).await? {
             steps.push(format!("CREATE SCHEMA \"{schema}\""));
@@ -126,6 +137,7 @@ impl OutboxSchema {
             ),
             Some(_) => format!("UPDATE \"{schema}\".install SET schema_version = {SCHEMA_VERSION}"),
         });
+        steps.extend(roles.iter().map(|(role, functions)| grant_statement(&schema, role, functions)));
         for step in &steps {
             tx.batch_execute(step).await.map_err(|error| failed(&error))?;
         }
@@ -144,25 +156,20 @@ impl OutboxSchema {
     }
 
     async fn grant(&self, role: &str, functions: &[&str]) -> Result<()> {
-        let (schema, role) = (&self.schema, format!("\"{}\"", role.replace('"', "\"\"")));
-        let list: Vec<String> = functions.iter().map(|name| format!("\"{schema}\".{name}")).collect();
-        let sql = format!(
-            "GRANT USAGE ON SCHEMA \"{schema}\" TO {role}; GRANT EXECUTE ON FUNCTION {} TO {role}",
-            list.join(", ")
-        );
+        let sql = grant_statement(&self.schema, role, functions);
         self.client.batch_execute(&sql).await.map_err(|error| failed(&error))
     }
 
     /// What the outbox contains, and on which server it is.
     pub async fn status(&self) -> Result<OutboxStatus> {
-        self.require_installed().await?;
+        self.require_current().await?;
         let row = self.client.query_one(&format!("SELECT * FROM \"{}\".status()", self.schema), &[]).await;
         read_status(&row.map_err(|error| failed(&error))?)
     }
 
     /// Records that an operator looked at this database and wants it to be drained.
     pub async fn confirm(&self) -> Result<OutboxStatus> {
-        self.require_installed().await?;
+        self.require_current().await?;
         let done = self.client.query(&format!("SELECT \"{}\".confirm()", self.schema), &[]).await;
         done.map_err(|error| failed(&error))?;
         self.status().await
@@ -171,28 +178,31 @@ impl OutboxSchema {
     /// Rows that are marked done, in order, after this position. Only those whose email the ledger must still have: it
     /// forgets an email with its key.
     pub async fn done_rows(&self, after: i64, limit: usize) -> Result<Vec<DoneRow>> {
-        self.require_installed().await?;
+        self.require_current().await?;
         let sql = format!(
-            "SELECT seq, id, email_id FROM \"{}\".rows
+            "SELECT seq, id, coalesce(email_id, claim_id), kind FROM \"{}\".rows
               WHERE state = 'done' AND seq > $1 AND done_at > now() - interval '{} days' ORDER BY seq LIMIT $2",
             self.schema,
             MAX_ROW_AGE_MS / 86_400_000
         );
         let rows = self.client.query(&sql, &[&after, &(limit as i64)]).await.map_err(|error| failed(&error))?;
-        rows.iter().map(|row| Ok(DoneRow { seq: read(row, 0)?, id: read(row, 1)?, email: read(row, 2)? })).collect()
+        let read_row = |row| {
+            Ok(DoneRow { seq: read(row, 0)?, id: read(row, 1)?, target: read(row, 2)?, kind: read_kind(row, 3)? })
+        };
+        rows.iter().map(read_row).collect()
     }
 
     /// Removes the schema. Fails, and changes nothing, when it holds anything that mailonce did not create, or when other
     /// objects depend on it.
     pub async fn uninstall(&mut self) -> Result<()> {
-        self.require_installed().await?;
+        self.require_current().await?;
         let schema = self.schema.clone();
         let functions = [DRAIN_FUNCTIONS, SEND_FUNCTIONS, OWNER_FUNCTIONS].concat();
         let functions: Vec<String> = functions.iter().map(|name| format!("\"{schema}\".{name}")).collect();
         let tx = self.client.transaction().await.map_err(|error| failed(&error))?;
         for sql in [
             format!("DROP FUNCTION {}", functions.join(", ")),
-            format!("DROP TABLE \"{schema}\".rows, \"{schema}\".install"),
+            format!("DROP TABLE \"{schema}\".rows, \"{schema}\".source, \"{schema}\".collected, \"{schema}\".install"),
             format!("DROP SCHEMA \"{schema}\""),
         ] {
             tx.batch_execute(&sql).await.map_err(|error| failed(&error))?;
@@ -200,12 +210,34 @@ impl OutboxSchema {
         tx.commit().await.map_err(|error| failed(&error))
     }
 
-    async fn require_installed(&self) -> Result<()> {
-        self.version().await?.map(drop).ok_or_else(|| OutboxError::NotInstalled(self.schema.clone()))
+    /// Refuses a schema of another version, whose tables and functions this binary does not know.
+    async fn require_current(&self) -> Result<()> {
+        match self.version().await?.ok_or_else(|| OutboxError::NotInstalled(self.schema.clone()))? {
+            SCHEMA_VERSION => Ok(()),
+            found => Err(OutboxError::WrongVersion { found, expected: SCHEMA_VERSION }),
+        }
     }
 }
 
-fn failed(error: &tokio_postgres::Error) -> OutboxError {
+fn grant_statement(schema: &str, role: &str, functions: &[&str]) -> String {
+    let role = format!("\"{}\"", role.replace('"', "\"\""));
+    let list: Vec<String> = functions.iter().map(|name| format!("\"{schema}\".{name}")).collect();
+    let list = list.join(", ");
+    format!("GRANT USAGE ON SCHEMA \"{schema}\" TO {role}; GRANT EXECUTE ON FUNCTION {list} TO {role}")
+}
+
+/// The roles that may send or drain, with the functions that this version has for them. An upgrade grants them again,
+/// because new functions have no rights.
+async fn granted_roles(client: &impl GenericClient, schema: &str) -> Result<Vec<(String, &'static [&'static str])>> {
+    let sql = "SELECT r.rolname, p.proname = 'send'
+                 FROM pg_proc p CROSS JOIN LATERAL aclexplode(p.proacl) a JOIN pg_roles r ON r.oid = a.grantee
+                WHERE p.pronamespace = to_regnamespace($1) AND p.proname IN ('send', 'version') AND a.grantee <> p.proowner";
+    let rows = client.query(sql, &[&schema]).await.map_err(|error| failed(&error))?;
+    let functions = |sends: bool| if sends { SEND_FUNCTIONS } else { DRAIN_FUNCTIONS };
+    rows.iter().map(|row| Ok((read(row, 0)?, functions(read(row, 1)?)))).collect()
+}
+
+pub(super) fn failed(error: &tokio_postgres::Error) -> OutboxError {
     let hint = error.as_db_error().and_then(|said| said.detail().or(said.hint()));
     let hint = hint.map(|hint| format!(" ({})", hint.replace('\n', "; "))).unwrap_or_default();
     OutboxError::Unreachable(format!("{}{hint}", server_message(error)))

@@ -7,6 +7,7 @@ use mailonce_core::{
         Claim, ClaimChange, ClaimClock, ClaimQuery, ClaimState,
         acquire::{AcquireAnswer, AcquireResult, NewClaim},
         action::{ClaimAction, ClaimActionResult, ClaimActionStatus},
+        offer::{NewOffer, OfferResult},
     },
     control::stop::Stops,
     id::{ClaimId, TeamId},
@@ -30,6 +31,8 @@ use crate::sqlite::{
 const BY_KEY: &str = "SELECT claim FROM claims WHERE team = ?1 AND key = ?2";
 const BY_ID: &str = "SELECT claim FROM claims WHERE team = ?1 AND id = ?2";
 const RESULT: &str = "SELECT result FROM claims WHERE id = ?1";
+const PAYLOAD: &str = "SELECT payload FROM claims WHERE id = ?1";
+const PAYLOAD_OF_TEAM: &str = "SELECT payload FROM claims WHERE team = ?1 AND id = ?2";
 const LIST: &str = "SELECT claim FROM claims WHERE team = ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3) \
      AND (?4 IS NULL OR key = ?4) ORDER BY id DESC LIMIT ?5";
 const DUE: &str = "SELECT claim FROM claims WHERE due_at <= ?1 AND (state <> 'unknown' OR due_at <= ?3) \
@@ -38,9 +41,10 @@ const HAS_EXPIRED: &str = "SELECT 1 FROM claims WHERE forget_at <= ?1 \
      UNION ALL SELECT 1 FROM claim_tombstones WHERE forgotten_at <= ?2 LIMIT 1";
 const UNKNOWN: &str = "SELECT claim FROM claims WHERE state = 'unknown' AND id > ?1 ORDER BY id LIMIT ?2";
 const EXPIRED: &str = "SELECT claim FROM claims WHERE forget_at <= ?1 ORDER BY forget_at LIMIT ?2";
-const SAVE: &str = "INSERT INTO claims (id, team, key, state, due_at, forget_at, claim, result) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO UPDATE \
-     SET state = ?4, due_at = ?5, forget_at = ?6, claim = ?7, result = COALESCE(?8, result)";
+const SAVE: &str = "INSERT INTO claims (id, team, key, state, due_at, forget_at, claim, result, payload) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO UPDATE \
+     SET state = ?4, due_at = ?5, forget_at = ?6, claim = ?7, result = COALESCE(?8, result), \
+         payload = COALESCE(?9, payload)";
 const REMOVE: &str = "DELETE FROM claims WHERE id = ?1";
 const BINDS: &str = "SELECT binds FROM claim_tombstones WHERE team = ?1 AND key = ?2";
 const ADD_TOMBSTONE: &str = "INSERT INTO claim_tombstones (team, key, binds, forgotten_at) VALUES (?1, ?2, ?3, ?4) \
@@ -63,10 +67,15 @@ fn list(conn: &Connection, sql: &str, params: impl Params) -> Result<Vec<Claim>>
     rows.and_then(Iterator::collect).map_err(store_error)
 }
 
+/// Loads a result or a payload.
+fn load_bytes(conn: &Connection, sql: &str, params: impl Params) -> Result<Option<Vec<u8>>> {
+    let mut statement = conn.prepare_cached(sql).map_err(store_error)?;
+    let bytes = statement.query_row(params, |row| row.get(0)).optional();
+    bytes.map(Option::flatten).map_err(store_error)
+}
+
 fn load_result(conn: &Connection, id: ClaimId) -> Result<Option<Vec<u8>>> {
-    let mut statement = conn.prepare_cached(RESULT).map_err(store_error)?;
-    let result = statement.query_row([id.0.as_bytes()], |row| row.get(0)).optional();
-    result.map(Option::flatten).map_err(store_error)
+    load_bytes(conn, RESULT, [id.0.as_bytes()])
 }
 
 fn earlier_binds(conn: &Connection, team: i64, key: KeyHash) -> Result<u32> {
@@ -75,17 +84,20 @@ fn earlier_binds(conn: &Connection, team: i64, key: KeyHash) -> Result<u32> {
     binds.map(Option::unwrap_or_default).map_err(store_error)
 }
 
-fn save(ledger: &WriteSession<'_>, claim: &Claim, new_result: Option<&[u8]>) -> Result<()> {
+/// The result and the payload to store beside a claim. `None` keeps what is stored.
+type NewBytes<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+
+fn save(ledger: &WriteSession<'_>, claim: &Claim, (result, payload): NewBytes<'_>) -> Result<()> {
     let team = ledger.team_number(claim.team).ok_or_else(|| unknown_team_error(claim.team))?;
     let json = serde_json::to_string(claim).unwrap_or_default();
     let (due_at, forget_at) = (claim.due_at().map(|at| at.0), claim.forget_at().map(|at| at.0));
     let (id, key, state) = (claim.id.0.as_bytes(), claim.key_hash().0, claim.state.as_str());
-    ledger.execute(SAVE, params![id, team, key, state, due_at, forget_at, json, new_result]).map(drop)
+    ledger.execute(SAVE, params![id, team, key, state, due_at, forget_at, json, result, payload]).map(drop)
 }
 
 fn save_change<T>(ledger: &mut WriteSession<'_>, team: i64, change: &ClaimChange<T>) -> Result<()> {
     let Some(claim) = change.claim.as_ref().filter(|_| change.is_changed) else { return Ok(()) };
-    save(ledger, claim, change.new_result.as_deref())?;
+    save(ledger, claim, (change.new_result.as_deref(), change.new_payload.as_deref()))?;
     change.events.iter().for_each(|event| ledger.emit(team, event));
     Ok(())
 }
@@ -96,23 +108,46 @@ fn forget(ledger: &WriteSession<'_>, claim: &Claim, now: Time) -> Result<()> {
     ledger.execute(ADD_TOMBSTONE, params![team, claim.key_hash().0, claim.bind_number, now.0]).map(drop)
 }
 
+/// The claim with a key, and how often the key was bound before. Forgets one whose memory has ended.
+fn claim_of_key(
+    ledger: &WriteSession<'_>,
+    (team, key): (i64, KeyHash),
+    cutoff: Time,
+    now: Time,
+) -> Result<(Option<Claim>, u32)> {
+    let mut existing = find(ledger.conn, BY_KEY, params![team, key.0])?;
+    if let Some(old) = existing.take_if(|claim| claim.is_forgotten(cutoff)) {
+        forget(ledger, &old, now)?;
+    }
+    let binds = if existing.is_none() { earlier_binds(ledger.conn, team, key)? } else { 0 };
+    Ok((existing, binds))
+}
+
 fn acquire(ledger: &mut WriteSession<'_>, new: &NewClaim, clock: ClaimClock) -> Result<AcquireResult> {
     let team = ledger.team_number(new.team).ok_or_else(|| unknown_team_error(new.team))?;
     let cutoff = ledger.time.expiry_cutoff(clock.now);
     let clock = ClaimClock { now: ledger.time.commit_time(clock.now), ..clock };
-    let key = new.key_hash();
-    let mut existing = find(ledger.conn, BY_KEY, params![team, key.0])?;
-    if let Some(old) = existing.take_if(|claim| claim.is_forgotten(cutoff)) {
-        forget(ledger, &old, clock.now)?;
-    }
-    let binds = if existing.is_none() { earlier_binds(ledger.conn, team, key)? } else { 0 };
+    let (existing, binds) = claim_of_key(ledger, (team, new.key_hash()), cutoff, clock.now)?;
     let change = new.decide(existing, binds, &stops::load(ledger.conn)?, clock);
     save_change(ledger, team, &change)?;
-    let result = match &change.claim {
-        Some(claim) if change.answer == AcquireAnswer::Ended => load_result(ledger.conn, claim.id)?,
-        _ => None,
+    let (result, payload) = match (&change.answer, &change.claim) {
+        (AcquireAnswer::Ended, Some(claim)) => (load_result(ledger.conn, claim.id)?, None),
+        (AcquireAnswer::Won(_), Some(claim)) if claim.offer.is_some() => {
+            (None, load_bytes(ledger.conn, PAYLOAD, [claim.id.0.as_bytes()])?)
+        }
+        _ => (None, None),
     };
-    Ok(AcquireResult { answer: change.answer, claim: change.claim, result })
+    Ok(AcquireResult { answer: change.answer, claim: change.claim, result, payload })
+}
+
+fn offer(ledger: &mut WriteSession<'_>, offer: &NewOffer, clock: ClaimClock) -> Result<OfferResult> {
+    let team = ledger.team_number(offer.team).ok_or_else(|| unknown_team_error(offer.team))?;
+    let cutoff = ledger.time.expiry_cutoff(clock.now);
+    let clock = ClaimClock { now: ledger.time.commit_time(clock.now), ..clock };
+    let (existing, binds) = claim_of_key(ledger, (team, offer.key_hash()), cutoff, clock.now)?;
+    let change = offer.decide(existing, binds, &stops::load(ledger.conn)?, clock);
+    save_change(ledger, team, &change)?;
+    Ok(OfferResult { answer: change.answer, claim: change.claim })
 }
 
 fn apply(
@@ -165,7 +200,7 @@ fn lapse(ledger: &mut WriteSession<'_>, max: usize, clock: ClaimClock) -> Result
     for mut claim in list_due(ledger.conn, max, clock)? {
         let events = claim.lapse(clock);
         let Some(team) = ledger.team_number(claim.team).filter(|_| !events.is_empty()) else { continue };
-        save(ledger, &claim, None)?;
+        save(ledger, &claim, (None, None))?;
         events.iter().for_each(|event| ledger.emit(team, event));
         changed.push(claim);
     }
@@ -185,6 +220,15 @@ fn forget_expired(ledger: &WriteSession<'_>, max: usize, cutoff: Time) -> Result
 impl ClaimStore for Sqlite {
     async fn acquire_claim(&self, new_claim: NewClaim, clock: ClaimClock) -> Result<AcquireResult> {
         self.run_write(move |ledger| acquire(ledger, &new_claim, clock)).await
+    }
+
+    async fn offer_claim(&self, new_offer: NewOffer, clock: ClaimClock) -> Result<OfferResult> {
+        self.run_write(move |ledger| offer(ledger, &new_offer, clock)).await
+    }
+
+    async fn claim_payload(&self, team: TeamId, id: ClaimId) -> Result<Option<Vec<u8>>> {
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        self.run_query(move |conn| load_bytes(conn, PAYLOAD_OF_TEAM, params![number, id.0.as_bytes()])).await
     }
 
     async fn apply_claim_action(

@@ -10,13 +10,16 @@ use mailonce_core::{
         wants_events,
     },
     id::TeamId,
+    operation::{IdempotentResult, KeyedOperation},
     ports::{audit_store::AuditStore, store::Result},
     record::{RecordKind, TEAM_SETTINGS},
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use crate::sqlite::{Sqlite, control::records::RecordScope, schema::store_error, write_session::WriteSession};
+use crate::sqlite::{
+    Sqlite, control::records::RecordScope, outbound::accept, schema::store_error, write_session::WriteSession,
+};
 
 const ENDS: &str = "SELECT start_seq, start_hash, seq, hash FROM audit_chains WHERE team = ?1";
 const SAVE_ENDS: &str = "INSERT INTO audit_chains (team, start_seq, start_hash, seq, hash) VALUES (?1, ?2, ?3, ?4, ?5) \
@@ -123,6 +126,17 @@ fn prune(ledger: &WriteSession<'_>, team: TeamId, cutoff: Time, max: usize) -> R
 impl AuditStore for Sqlite {
     async fn record_act(&self, act: Act, now: Time) -> Result<()> {
         self.run_write(move |ledger| record_act(ledger, Some(act), now)).await
+    }
+
+    async fn record_keyed_act(&self, act: Act, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>> {
+        self.run_write(move |ledger| {
+            let answer = accept::bind_operation_once(ledger, &operation, now)?;
+            if matches!(answer, IdempotentResult::Done(())) {
+                record_act(ledger, Some(act), now)?;
+            }
+            Ok(answer)
+        })
+        .await
     }
 
     async fn audit_page(&self, team: TeamId, after: u64, limit: usize) -> Result<AuditPage> {

@@ -286,6 +286,9 @@ pub(crate) struct WonClaimBody {
     /// Whether an earlier holder may have performed the side effect. Look it up before you perform it.
     may_repeat: bool,
     rev: u32,
+    /// What the application wrote with `mailonce_outbox.claim`, any JSON. Left out for other claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Value>,
 }
 
 impl WonClaimBody {
@@ -301,7 +304,13 @@ impl WonClaimBody {
             period: claim.intent.as_ref().and_then(|intent| intent.period.clone()),
             may_repeat: claim.may_repeat(),
             rev: claim.rev,
+            payload: None,
         }
+    }
+
+    /// With the payload of an offered claim.
+    pub(crate) fn with_payload(self, payload: Option<Value>) -> Self {
+        Self { payload, ..self }
     }
 }
 
@@ -335,6 +344,11 @@ pub(crate) struct ClaimBody {
     /// What the holder reported. In lists and after commands it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
+    /// What the application wrote with `mailonce_outbox.claim`. In lists and after commands it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Value>,
+    /// When an outbox offered it. Null for other claims.
+    offered_at: Option<String>,
     /// Whether the result was too large to keep.
     result_omitted: bool,
     /// Why it failed.
@@ -383,6 +397,8 @@ impl From<&Claim> for ClaimBody {
             corrected: claim.corrected,
             completions: claim.completed_by.len(),
             result: None,
+            payload: None,
+            offered_at: claim.offer.as_ref().map(|offer| offer.at.to_string()),
             result_omitted: claim.result == ResultPresence::Omitted,
             reason: claim
                 .failure
@@ -398,9 +414,9 @@ impl From<&Claim> for ClaimBody {
 }
 
 impl ClaimBody {
-    /// The claim with its result.
+    /// The claim with its result and its payload.
     pub(crate) fn with_result(view: ClaimView) -> Self {
-        Self { result: view.result, ..Self::from(&view.claim) }
+        Self { result: view.result, payload: view.payload, ..Self::from(&view.claim) }
     }
 }
 

@@ -49,8 +49,8 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let request = body.parse::<NewClaimBody>()?.into_request(auth.key.as_ref())?;
     match app.engine.claims.acquire(&auth.caller, request).await? {
-        AcquireOutcome::Won { claim, token, downstream_key } => {
-            let body = WonClaimBody::new(&claim, token, downstream_key);
+        AcquireOutcome::Won { claim, token, downstream_key, payload } => {
+            let body = WonClaimBody::new(&claim, token, downstream_key).with_payload(payload);
             Ok((StatusCode::CREATED, Json(body)).into_response())
         }
         AcquireOutcome::Ended(view) => Ok(created_response(false, Json(ClaimBody::with_result(*view)))),
@@ -74,7 +74,7 @@ pub(crate) struct ClaimListQuery {
 
 /// List claims, newest first.
 #[utoipa::path(get, path = "/v1/claims", operation_id = "list_claims", tag = "claims", params(ClaimListQuery),
-    responses((status = 200, description = "A page of results, without the results of the claims", body = ClaimPage)))]
+    responses((status = 200, description = "A page of results, without the results and payloads of the claims", body = ClaimPage)))]
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<ClaimListQuery>) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let ClaimListQuery { state, key, limit, cursor } = query.0;
@@ -98,7 +98,7 @@ pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: Que
     Ok(Json(ClaimPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
 
-/// Read one claim and its result.
+/// Read one claim, its result and its payload.
 #[utoipa::path(get, path = "/v1/claims/{id}", operation_id = "read_claim", tag = "claims", params(("id" = String, Path)),
     responses((status = 200, description = "The claim", body = ClaimBody)))]
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// An outbox: emails that wait in your own database.
+/// An outbox: emails and claims that wait in your own database.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct OutboxBody {
     name: String,
@@ -64,8 +64,10 @@ pub(crate) struct OutboxPage {
 /// A dead letter: a row that was not accepted, and is not tried again by itself.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ParkedRowBody {
-    /// The id that `send` returned.
+    /// The id that `send` or `claim` returned.
     id: String,
+    /// `email`, or `claim`.
+    kind: &'static str,
     /// The idempotency key that the caller gave.
     key: Option<String>,
     /// Rows with the same order key are accepted one after the other.
@@ -84,6 +86,7 @@ impl From<ParkedRow> for ParkedRowBody {
     fn from(row: ParkedRow) -> Self {
         Self {
             id: row.id.to_string(),
+            kind: row.kind.as_str(),
             key: row.key,
             order_key: row.order_key,
             code: row.failure.code,
@@ -154,13 +157,15 @@ pub(crate) async fn parked(
 /// Offer a dead letter again.
 ///
 /// The row is accepted under the same idempotency key, so an email that was accepted before is not sent twice. A row that
-/// is no longer parked stays as it is; repeating the call is safe.
-#[utoipa::path(post, path = "/v1/parked/{id}/replay", operation_id = "replay_parked_row", tag = "outboxes", params(("id" = String, Path)),
+/// is no longer parked stays as it is. A repeated call with the same `Idempotency-Key` never replays it a second time.
+#[utoipa::path(post, path = "/v1/parked/{id}/replay", operation_id = "replay_parked_row", tag = "outboxes",
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 200, description = "The row is offered again", body = ReplayedRowBody)))]
 pub(crate) async fn replay(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let not_found = |_not_an_id| Problem::new(Code::NotFound, format!("there is no parked row {id}"));
     let row: Uuid = id.parse().map_err(not_found)?;
-    app.engine.outboxes.replay(&auth.caller, row).await?;
+    let keyed_call = auth.keyed_call("parked/replay", &id, &[]);
+    app.engine.outboxes.replay(&auth.caller, row, keyed_call).await?;
     Ok(Json(ReplayedRowBody { id: row.to_string() }).into_response())
 }

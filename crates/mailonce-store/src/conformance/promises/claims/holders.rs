@@ -25,11 +25,11 @@ use crate::conformance::{
 
 const API_KEY: ApiKeyId = ApiKeyId(Uuid::from_u128(0xa9));
 
-fn clock(now: Time) -> ClaimClock {
+pub(super) fn clock(now: Time) -> ClaimClock {
     ClaimClock { now, policy: Some(now) }
 }
 
-fn new_claim(key: &str) -> NewClaim {
+pub(super) fn new_claim(key: &str) -> NewClaim {
     NewClaim {
         id: ClaimId(next_id(T0)),
         team: TEAM,
@@ -46,33 +46,38 @@ fn new_claim(key: &str) -> NewClaim {
     }
 }
 
-fn unbegun(key: &str) -> NewClaim {
+pub(super) fn unbegun(key: &str) -> NewClaim {
     NewClaim { begins_now: false, ..new_claim(key) }
 }
 
-async fn acquire(store: &TestStore, new: NewClaim, now: Time) -> AcquireResult {
+pub(super) async fn acquire(store: &TestStore, new: NewClaim, now: Time) -> AcquireResult {
     store.acquire_claim(new, clock(now)).await.unwrap()
 }
 
-async fn win(store: &TestStore, new: NewClaim, now: Time) -> (Claim, ClaimToken) {
+pub(super) async fn win(store: &TestStore, new: NewClaim, now: Time) -> (Claim, ClaimToken) {
     match acquire(store, new, now).await {
         AcquireResult { answer: AcquireAnswer::Won(token), claim: Some(claim), .. } => (claim, token),
         other => panic!("{other:?}"),
     }
 }
 
-async fn apply(store: &TestStore, id: ClaimId, action: ClaimAction, now: Time) -> (ClaimActionStatus, Claim) {
+pub(super) async fn apply(
+    store: &TestStore,
+    id: ClaimId,
+    action: ClaimAction,
+    now: Time,
+) -> (ClaimActionStatus, Claim) {
     match store.apply_claim_action(TEAM, id, action, None, clock(now)).await.unwrap() {
         IdempotentResult::Done(ClaimActionResult::Done(status, claim)) => (status, *claim),
         other => panic!("{other:?}"),
     }
 }
 
-fn begin(token: ClaimToken) -> ClaimAction {
+pub(super) fn begin(token: ClaimToken) -> ClaimAction {
     ClaimAction::Begin { token, by: None }
 }
 
-fn complete(token: ClaimToken, result: &[u8]) -> ClaimAction {
+pub(super) fn complete(token: ClaimToken, result: &[u8]) -> ClaimAction {
     ClaimAction::Complete { token, result: ReportedResult::Stored(result.to_vec()) }
 }
 
@@ -80,7 +85,7 @@ fn resolve(resolution: ClaimResolution, rev: u32) -> ClaimAction {
     ClaimAction::Resolve { resolution, rev: Some(rev), result: ReportedResult::None, by: Some(API_KEY) }
 }
 
-async fn load(store: &TestStore, id: ClaimId) -> Claim {
+pub(super) async fn load(store: &TestStore, id: ClaimId) -> Claim {
     store.claim(TEAM, id).await.unwrap().unwrap().0
 }
 
@@ -244,7 +249,7 @@ pub(super) async fn a_refused_decision_about_a_claim_binds_no_key(store: TestSto
     assert!(load(&store, claim.id).await.is_free());
 }
 
-fn stop_of(scope: StopScope) -> Stop {
+pub(super) fn stop_of(scope: StopScope) -> Stop {
     let by = StopAuthor { api_key: None, name: "tests".into() };
     Stop { id: StopId(next_id(T0)), scope, mode: StopMode::Wait, reason: None, by, created_at: T0, release: None }
 }

@@ -1,6 +1,7 @@
 //! Promises about claims.
 
 mod holders;
+mod offers;
 
 promises! {
     /// A claim gives one caller at a time the right to a side effect. Commands need the latest token; facts are always
@@ -40,5 +41,25 @@ promises! {
         claims_are_listed_newest_first,
         /// Ended leases are found in batches, across teams.
         ended_leases_are_found_in_batches,
+    }
+
+    /// An offered claim waits for a worker, with the payload that the worker needs.
+    offers "Offered claims" {
+        /// Of 32 concurrent offers one makes the claim, which nobody has.
+        of_32_concurrent_offers_one_makes_the_claim,
+        /// Whoever gets an offered claim gets its payload, and so does a later holder.
+        the_holder_of_an_offered_claim_gets_its_payload,
+        /// Another payload under the same key is a mismatch and changes nothing.
+        another_payload_under_the_same_key_is_a_mismatch,
+        /// An offer that is repeated changes nothing, also after the claim has ended.
+        a_repeated_offer_changes_nothing,
+        /// A claim that a caller made first gets the payload of a later offer.
+        a_claim_without_a_payload_gets_that_of_an_offer,
+        /// A stop that refuses refuses an offer; one that waits keeps its worker from beginning.
+        a_stop_refuses_an_offer_or_its_worker,
+        /// An offered claim is never forgotten before a worker ended it, and then for at least 35 days.
+        an_offered_claim_is_kept_for_its_worker_and_its_row,
+        /// Offers belong to their team.
+        an_offer_belongs_to_its_team,
     }
 }

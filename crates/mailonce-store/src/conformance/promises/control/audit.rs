@@ -347,3 +347,16 @@ pub(super) async fn a_new_team_begins_its_log(store: TestStore) {
     let actions: Vec<String> = page.rows.iter().map(|row| check_row(team, row).unwrap().content.action).collect();
     assert_eq!(actions, ["team.created", "api_key.created"]);
 }
+
+pub(super) async fn an_act_with_a_key_has_one_entry(store: TestStore) {
+    let act = || Act::of_replayed_row(TEAM, "shop", TEAM.0);
+    let record = async |digest| store.record_keyed_act(act(), new_operation("again", digest, T0), T0).await.unwrap();
+    let before = store.audit_page(TEAM, 0, 1_000).await.unwrap().rows.len();
+    assert_eq!(record(1).await, IdempotentResult::Done(()));
+    assert_eq!(record(1).await, IdempotentResult::Replayed(b"answer 1".to_vec()));
+    assert!(matches!(record(2).await, IdempotentResult::KeyMismatch(_)));
+
+    let rows = store.audit_page(TEAM, 0, 1_000).await.unwrap().rows;
+    assert_eq!(rows.len(), before + 1);
+    assert_eq!(AuditEntry::decode(&rows[before].entry).unwrap().content.action, "outbox.row_replayed");
+}

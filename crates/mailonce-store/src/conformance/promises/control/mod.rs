@@ -32,6 +32,8 @@ promises! {
         an_expired_log_is_verified_from_its_start,
         /// An entry has an event if the team asks for it.
         an_entry_has_an_event_if_the_team_asks_for_it,
+        /// An act with a key has one entry, however often it is repeated, and none when the key is taken.
+        an_act_with_a_key_has_one_entry,
         /// The log of a new team begins with its creation, once.
         a_new_team_begins_its_log,
     }
