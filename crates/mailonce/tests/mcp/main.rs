@@ -17,6 +17,7 @@ mod model;
 mod nodes;
 #[path = "../it/packages.rs"]
 mod packages;
+mod progress;
 mod protocol;
 mod sink;
 mod tied_keys;
