@@ -9,6 +9,7 @@
 #[path = "../it/binary.rs"]
 mod binary;
 mod clients;
+mod cors;
 #[path = "../it/database.rs"]
 mod database;
 mod injection;
