@@ -10,6 +10,7 @@ mod messages;
 mod outcome;
 mod reply;
 mod send;
+mod template_arg;
 mod thread;
 mod tool_list;
 mod tool_reply;
