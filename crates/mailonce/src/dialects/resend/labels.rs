@@ -234,8 +234,8 @@ pub(super) async fn set_on_thread(
 ) -> ResendResult {
     let labels = known_labels(&app, &auth, &inbox, &body).await?;
     let set = |thread: &Thread| {
-        let removed = thread.details.labels.iter().filter(|label| *label != TRASH && !labels.contains(label));
-        ThreadEdit { remove_labels: removed.cloned().collect(), add_labels: labels, ..ThreadEdit::default() }
+        let hidden = thread.details.labels.iter().filter(|label| *label == TRASH).cloned();
+        ThreadEdit { labels: Some(labels.into_iter().chain(hidden).collect()), ..ThreadEdit::default() }
     };
     set_labels(&app, &auth, (&inbox, &thread), set).await
 }
