@@ -204,10 +204,10 @@ fn render_part(part: TemplatePart, text: &str, inputs: &RenderInputs) -> Result<
     // Stored templates were checked, but perhaps by an older release with other rules.
     syntax::check(part, text)?;
     // A constant in the template is a text, too.
-    let max_text = values::max_filtered_text(inputs.longest.max(longest_constant(text)));
-    let allowance = Arc::new(Allowance::new(max_text));
+    let longest = inputs.longest.max(longest_constant(text));
+    let allowance = Arc::new(Allowance::new(values::max_filtered_text(longest)));
     let mut env = environment(part, &allowance);
-    env.set_fuel(Some(values::fuel(max_text)));
+    env.set_fuel(Some(values::fuel(longest)));
     let mut output = BoundedOutput::default();
     let rendered = env
         .template_from_str(text)

@@ -211,7 +211,7 @@ fn comparisons_of_long_values_are_bounded() {
         let template = twice(&format!("{{% if {condition} %}}{{% endif %}}"));
         let started = Instant::now();
         assert!(text(&template, variables.clone()).is_err(), "{condition}");
-        assert!(started.elapsed().as_secs() < 10, "{condition} took {:?}", started.elapsed());
+        assert!(started.elapsed().as_secs() < 20, "{condition} took {:?}", started.elapsed());
     }
     // What a mail needs stays possible: a table of 1,000 rows with a condition in each, beside a long text.
     let rows: Vec<_> = (0..1_000).map(|n| json!({ "name": format!("Row {n}"), "state": "open" })).collect();

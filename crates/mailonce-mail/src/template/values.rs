@@ -19,10 +19,12 @@ use super::FUEL;
 /// Items of lists and maps that a render may read, in all parts together.
 const MAX_READS: usize = 4_000_000;
 /// Bytes that the comparisons of one part may read. One takes at least four instructions.
-const MAX_COMPARED_BYTES: u64 = 2 << 30;
+const MAX_COMPARED_BYTES: u64 = 1 << 30;
 const STEPS_PER_COMPARISON: u64 = 4;
 /// Texts up to this length leave all the fuel.
-const SHORT_TEXT_BYTES: usize = 64 * 1024;
+const SHORT_TEXT_BYTES: usize = 32 * 1024;
+/// The length of a text that a filter may always make.
+const FILTERED_TEXT_BYTES: usize = 64 * 1024;
 
 /// The items that were read so far.
 #[derive(Debug, Default)]
@@ -41,13 +43,13 @@ impl Reads {
 
 /// The length of the longest text that a filter may make, given the longest text among the variables.
 pub(super) fn max_filtered_text(longest: usize) -> usize {
-    (2 * longest).max(SHORT_TEXT_BYTES)
+    (2 * longest).max(FILTERED_TEXT_BYTES)
 }
 
-/// The fuel of a part in which texts have at most this length.
+/// The fuel of a part, given the longest text among the variables. Filters can make a text twice as long.
 pub(super) fn fuel(longest: usize) -> u64 {
-    let texts = MAX_COMPARED_BYTES / (longest.max(1) as u64);
-    FUEL.min(texts.saturating_mul(STEPS_PER_COMPARISON))
+    let comparisons = MAX_COMPARED_BYTES / (2 * longest).max(SHORT_TEXT_BYTES) as u64;
+    FUEL.min(comparisons.saturating_mul(STEPS_PER_COMPARISON))
 }
 
 /// The length of the longest text in a value.
