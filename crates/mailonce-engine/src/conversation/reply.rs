@@ -127,6 +127,15 @@ pub struct ReplyOverrides {
 /// The digest fields of a forward that do not depend on the message.
 const FORWARD_FIELDS: [DigestField; 2] = [DigestField::To, DigestField::Cc];
 
+/// The digest fields of a reply that do not depend on the message.
+fn reply_fields(request: &ReplyRequest) -> &'static [DigestField] {
+    match &request.template {
+        Some(_) => &[DigestField::Template],
+        None if request.quote => &[],
+        None => &[DigestField::Text, DigestField::Html],
+    }
+}
+
 /// The parts of a forward that can be compared when the message no longer exists.
 fn forward_content(request: ForwardRequest) -> (RawContent, Option<Key>) {
     let content = RawContent { to: request.to, cc: request.cc, ..RawContent::default() };
@@ -225,11 +234,7 @@ impl Conversations {
         let (message, inbox) = match self.load_replyable(caller, id).await {
             Ok(found) => found,
             Err(problem) => {
-                let fields: &[DigestField] = match &request.template {
-                    Some(_) => &[DigestField::Template],
-                    None if request.quote => &[],
-                    None => &[DigestField::Text, DigestField::Html],
-                };
+                let fields = reply_fields(&request);
                 let ReplyRequest { text, html, template, .. } = request;
                 let content = RawContent { text, html, template, ..RawContent::default() };
                 return Box::pin(self.replay_without_message(

@@ -49,10 +49,10 @@ impl ApiServer {
 
     /// Calls once, on a new connection, and returns as soon as the answer begins.
     pub(crate) async fn follow(&self, call: &Call) -> anyhow::Result<Following> {
-        Ok(timeout(RESPONSE_TIMEOUT, self.0.follow(call))
+        timeout(RESPONSE_TIMEOUT, self.0.follow(call))
             .await
             .context(NoAnswer("no answer in time".to_owned()))?
-            .with_context(|| NoAnswer::of(self.url()))?)
+            .with_context(|| NoAnswer::of(self.url()))
     }
 
     /// Calls once, on an open connection.
