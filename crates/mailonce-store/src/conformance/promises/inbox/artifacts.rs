@@ -359,9 +359,10 @@ pub(super) async fn a_consumer_sees_what_it_holds_in_whichever_watch(store: Test
     let (_, second) =
         file_new(&store, &inbox, with_artifacts(new_message(Some(2), 2), &[(CODE, 2), (LINK, 3)]), T0).await;
     let watched = ConsumeRequest { watch: Some(WatchId(next_id(T0))), ..consume_request("it's \"run\" 1") };
-    let _ = consume(&store, first.id, watched, T0).await;
-    let _ = consume(&store, second[0].id, consume_request("it's \"run\" 1"), T0).await;
-    let _ = consume(&store, second[1].id, consume_request("it's \"run\" 1"), T0).await;
+    let plain = || consume_request("it's \"run\" 1");
+    for (id, request) in [(first.id, watched), (second[0].id, plain()), (second[1].id, plain())] {
+        assert!(matches!(consume(&store, id, request, T0).await, ConsumeResult::First(_)));
+    }
 
     let held = async |kind, after, purpose: &str| {
         let held = store.held_artifacts(TEAM, inbox.id, kind, after, purpose).await.unwrap();
