@@ -113,8 +113,12 @@ pub enum ThreadLeaseResult {
 /// A person's change of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadEdit {
-    /// The new labels.
+    /// All labels, in the place of those it has.
     pub labels: Option<Vec<String>>,
+    /// Labels that it loses.
+    pub remove_labels: Vec<String>,
+    /// Labels that it gets.
+    pub add_labels: Vec<String>,
     /// Whether it is handled.
     pub handled: Option<bool>,
 }
@@ -270,6 +274,12 @@ impl Thread {
         if let Some(labels) = edit.labels {
             let mut seen = BTreeSet::new();
             self.details.labels = labels.into_iter().filter(|label| seen.insert(label.clone())).collect();
+        }
+        self.details.labels.retain(|label| !edit.remove_labels.contains(label));
+        for label in edit.add_labels {
+            if !self.details.labels.contains(&label) {
+                self.details.labels.push(label);
+            }
         }
         if let Some(handled) = edit.handled {
             self.details.handled_at = handled.then_some(now);

@@ -257,6 +257,9 @@ pub struct HandoffProgress {
     /// Why it failed or was deferred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether it left without an `email.sent` event: a report or a person proved it, and that event says so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unannounced: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

@@ -102,6 +102,26 @@ pub struct ConsumeRequest {
     pub watch: Option<WatchId>,
     /// The API key.
     pub by: ApiKeyId,
+    /// What the consumer already has. `None` if it may take any number.
+    pub holdings: Option<Holdings>,
+}
+
+/// The artifacts that a consumer had when it chose another one. If it has one more by then, a concurrent call of the
+/// same consumer was faster, and the choice must be made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holdings {
+    /// Only artifacts of messages after this number count.
+    pub after: u64,
+    /// Those that the caller knows.
+    pub known: Vec<ArtifactId>,
+}
+
+impl Holdings {
+    /// The artifact that a concurrent call took, among those that the consumer has now.
+    pub fn taken_meanwhile(&self, held: Vec<Artifact>) -> Option<Artifact> {
+        let is_new = |one: &Artifact| one.applied_at.is_none() && !self.known.contains(&one.id);
+        held.into_iter().find(is_new)
+    }
 }
 
 /// The result of consuming an artifact.
@@ -114,6 +134,8 @@ pub enum ConsumeResult {
     Replayed(Artifact),
     /// Another consumer had consumed it before.
     ConsumedByOther(Artifact),
+    /// A concurrent call of the same consumer took this one. Nothing was consumed.
+    TookMeanwhile(Artifact),
     /// No such artifact in this team.
     Missing,
 }
@@ -146,6 +168,11 @@ impl Artifact {
         self.consumption.as_ref().is_some_and(|consumed| consumed.purpose == purpose && consumed.watch == watch)
     }
 
+    /// Whether this consumer has it, in whichever watch it was taken.
+    pub fn is_held_by(&self, purpose: &str) -> bool {
+        self.consumption.as_ref().is_some_and(|consumed| consumed.purpose == purpose)
+    }
+
     /// The result of a request to consume it, with the artifact after it.
     pub fn into_consume_result(mut self, taking: ConsumeRequest, now: Time) -> ConsumeResult {
         if self.is_consumed_by(&taking.purpose, taking.watch) {
@@ -159,7 +186,7 @@ impl Artifact {
 
     /// The result of marking it as used, and whether it changed.
     pub fn mark_applied(mut self, purpose: &str, now: Time) -> (MarkAppliedResult, bool) {
-        if self.consumption.as_ref().is_none_or(|consumed| consumed.purpose != purpose) {
+        if !self.is_held_by(purpose) {
             return (MarkAppliedResult::NotYours(self), false);
         }
         let first = self.applied_at.is_none();
@@ -226,7 +253,7 @@ mod tests {
     }
 
     fn taking(purpose: &str) -> ConsumeRequest {
-        ConsumeRequest { purpose: purpose.into(), watch: None, by: ApiKeyId(Uuid::from_u128(5)) }
+        ConsumeRequest { purpose: purpose.into(), watch: None, by: ApiKeyId(Uuid::from_u128(5)), holdings: None }
     }
 
     #[test]

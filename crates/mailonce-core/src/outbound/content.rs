@@ -161,6 +161,18 @@ impl EmailContent {
         if faults.is_empty() { Ok(content) } else { Err(faults) }
     }
 
+    /// Checks a reply. Its subject comes from the thread, also if a template writes the rest.
+    pub fn validate_reply(mut raw: RawContent) -> Result<Self, Vec<FieldError>> {
+        if raw.template.is_none() {
+            return Self::validate(raw);
+        }
+        let subject = std::mem::take(&mut raw.subject);
+        let mut faults = Vec::new();
+        let subject = check_line("subject", subject, limits::SUBJECT_CHARS, &mut faults);
+        let content = Self::validate(raw)?;
+        if faults.is_empty() { Ok(Self { subject, ..content }) } else { Err(faults) }
+    }
+
     fn validate_whole(&self, faults: &mut Vec<FieldError>) {
         if self.to.is_empty() && !faults.iter().any(|f| f.path.starts_with("to")) {
             let cause = Some(Cause::NoRecipient);
@@ -185,14 +197,16 @@ impl EmailContent {
         }
     }
 
-    /// Sets what the template wrote.
+    /// Sets what the template wrote. The subject of a reply stays.
     pub fn set_rendered(
         &mut self,
         version: u32,
         (subject, text, html): (String, Option<String>, Option<String>),
     ) -> Result<(), Vec<FieldError>> {
         let mut faults = Vec::new();
-        self.subject = check_line("subject", subject, limits::SUBJECT_CHARS, &mut faults);
+        if self.subject.is_empty() {
+            self.subject = check_line("subject", subject, limits::SUBJECT_CHARS, &mut faults);
+        }
         self.text = normalize_body("text", text, &mut faults);
         self.html = normalize_body("html", html, &mut faults);
         if self.text.is_none() && self.html.is_none() && faults.is_empty() {

@@ -631,7 +631,8 @@ impl Email {
         }
         let mut event = self.event(kind, now);
         // Consumers that want one event per email take the one without this field.
-        let sent_before = self.handoffs.iter().filter(|handoff| handoff.state.has_left()).count().saturating_sub(1);
+        let is_announced = |handoff: &&Handoff| handoff.state.has_left() && !handoff.progress.unannounced;
+        let sent_before = self.handoffs.iter().filter(is_announced).count().saturating_sub(1);
         if kind == EventKind::EmailSent && sent_before > 0 {
             event.data["sent_before"] = sent_before.into();
         }

@@ -125,8 +125,18 @@ pub trait InboundStore: Send + Sync + 'static {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Artifact>>;
-    /// Gives an artifact to its first consumer. The key of the operation is bound unless the artifact is missing or
-    /// gone.
+    /// Artifacts of an inbox in messages after a number that this consumer has, those of the latest messages first.
+    async fn held_artifacts(
+        &self,
+        team: TeamId,
+        inbox: InboxId,
+        kind: ArtifactKind,
+        after: u64,
+        purpose: &str,
+    ) -> Result<Vec<Artifact>>;
+    /// Gives an artifact to its first consumer. With `holdings`, calls of one consumer at an inbox take effect one after
+    /// the other, so that the second one sees what the first one took. The key of the operation is bound unless
+    /// nothing was given.
     async fn consume_artifact(
         &self,
         team: TeamId,

@@ -35,6 +35,7 @@ use mailonce_core::{
         digest::DigestField,
         email::{Email, Guard},
         suppressed_call::SuppressedReason,
+        template::TemplateUse,
     },
     problem::{Code, Problem},
     time::Time,
@@ -59,6 +60,8 @@ pub struct ReplyRequest {
     pub text: Option<String>,
     /// HTML.
     pub html: Option<String>,
+    /// The template that writes text and HTML. The subject stays that of the thread.
+    pub template: Option<TemplateUse>,
     /// Whether the reply also goes to the other recipients of the message.
     pub reply_all: bool,
     /// The number of the reply to this message; 0 is the first reply.
@@ -123,6 +126,15 @@ pub struct ReplyOverrides {
 
 /// The digest fields of a forward that do not depend on the message.
 const FORWARD_FIELDS: [DigestField; 2] = [DigestField::To, DigestField::Cc];
+
+/// The digest fields of a reply that do not depend on the message.
+fn reply_fields(request: &ReplyRequest) -> &'static [DigestField] {
+    match &request.template {
+        Some(_) => &[DigestField::Template],
+        None if request.quote => &[],
+        None => &[DigestField::Text, DigestField::Html],
+    }
+}
 
 /// The parts of a forward that can be compared when the message no longer exists.
 fn forward_content(request: ForwardRequest) -> (RawContent, Option<Key>) {
@@ -222,8 +234,9 @@ impl Conversations {
         let (message, inbox) = match self.load_replyable(caller, id).await {
             Ok(found) => found,
             Err(problem) => {
-                let fields: &[DigestField] = if request.quote { &[] } else { &[DigestField::Text, DigestField::Html] };
-                let content = RawContent { text: request.text, html: request.html, ..RawContent::default() };
+                let fields = reply_fields(&request);
+                let ReplyRequest { text, html, template, .. } = request;
+                let content = RawContent { text, html, template, ..RawContent::default() };
                 return Box::pin(self.replay_without_message(
                     caller,
                     content,
@@ -243,26 +256,29 @@ impl Conversations {
             ReplyRecipients { to: overrides.to, cc: Vec::new(), requested: Vec::new(), is_to_self: false }
         };
         let wants_policy = request.wants_policy;
-        let ReplyRequest { mut text, mut html, follow_up, seen, lease, quote, key, distinct_token, .. } = request;
+        let ReplyRequest { mut text, mut html, template, follow_up, seen, lease, quote, key, distinct_token, .. } =
+            request;
         if quote && let Some(original) = self.load_quoted_message(caller, &message).await? {
             text = text.map(|text| original.quote_below(&text));
             html = html.map(|html| original.quote_below_html(&html));
         }
+        let subject = overrides.subject.unwrap_or_else(|| default_reply_subject(&message.head.subject));
         let raw = RawContent {
             from: inbox.address.clone(),
             to,
             cc: if overrides.cc.is_empty() { cc } else { overrides.cc },
             bcc: overrides.bcc,
             reply_to: overrides.reply_to,
-            subject: overrides.subject.unwrap_or_else(|| default_reply_subject(&message.head.subject)),
+            subject,
             text,
             html,
+            template,
             headers: overrides.headers,
             attachments: overrides.attachments,
             scheduled_at: overrides.scheduled_at,
             ..RawContent::default()
         };
-        let mut content = EmailContent::validate(raw)?;
+        let mut content = EmailContent::validate_reply(raw)?;
         let person_hash = content.to.first().map(|to| recipient_hash(to.to_address().as_str()));
         let ids = references(&message);
         let answered = message.head.message_id.iter().filter(|id| compose::is_message_id(id));

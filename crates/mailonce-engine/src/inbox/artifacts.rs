@@ -14,7 +14,7 @@ use mailonce_core::{
     events::event::EventCursor,
     id::{ArtifactId, InboxId, MessageId, WatchId},
     inbox::{
-        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, Holdings, MarkAppliedResult},
         message::{MessagePosition, MessageQuery},
         watch::{SpendResendResult, Watch},
     },
@@ -25,8 +25,10 @@ use mailonce_core::{
 use std::borrow::Cow;
 use uuid::Uuid;
 
-/// How many artifacts of an inbox are searched for a match.
-const SCAN_LIMIT: usize = 100;
+/// How many artifacts of an inbox are searched for a match at first. The search goes on while none of them will do.
+const FIRST_SCAN: usize = 100;
+/// How many artifacts of an inbox are searched at most.
+const MAX_SCAN: usize = 12_800;
 
 /// A watch to be started.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +117,19 @@ impl Inboxes {
         watch: Option<WatchId>,
         keyed_call: Option<KeyedCall>,
     ) -> Result<Artifact, Problem> {
+        let holdings = None;
+        self.consume_as(caller, id, ConsumeRequest { purpose, watch, by: caller.key.id, holdings }, keyed_call).await
+    }
+
+    /// The same, with all that a consumer can request.
+    pub(super) async fn consume_as(
+        &self,
+        caller: &Caller,
+        id: ArtifactId,
+        request: ConsumeRequest,
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<Artifact, Problem> {
+        let ConsumeRequest { purpose, watch, .. } = request.clone();
         let artifact = self.artifact(caller, id).await?;
         if let Some(watch) = watch {
             let watch = self.watch_of_inbox(caller, watch, artifact.inbox).await?;
@@ -127,7 +142,6 @@ impl Inboxes {
             }
         }
         let now = self.ctx.now();
-        let request = ConsumeRequest { purpose: purpose.clone(), watch, by: caller.key.id };
         let operation = operation(caller, keyed_call.as_ref(), id.0.as_bytes().to_vec(), now);
         crate::failpoint!("before-consume");
         let result =
@@ -139,6 +153,7 @@ impl Inboxes {
             IdempotentResult::Done(ConsumeResult::ConsumedByOther(artifact)) => {
                 ("gone", Err(already_consumed(&artifact)))
             }
+            IdempotentResult::Done(ConsumeResult::TookMeanwhile(other)) => ("raced", Err(already_consumed(&other))),
             IdempotentResult::Done(ConsumeResult::Missing) => ("missing", Err(artifact_not_found(id))),
             IdempotentResult::Replayed(taken) => {
                 ("again", self.replayed_artifact(caller, &taken, (id, &purpose)).await)
@@ -181,8 +196,9 @@ impl Inboxes {
             }
             ArtifactRange::After(cursor) => (self.ctx.seq_of(Some(cursor))?, false, None),
         };
-        let mut matches = self.matching_artifacts(caller, inbox, query, after).await?;
-        matches.retain(|artifact| artifact.authenticated || !require_auth);
+        let is_enough = |artifact: &Artifact| artifact.authenticated || !require_auth;
+        let mut matches = self.matching_artifacts(caller, inbox, query, (after, &is_enough)).await?;
+        matches.retain(is_enough);
         // Within a watch, an authenticated sender is preferred.
         let authenticated = watch.and_then(|_| matches.iter().find(|artifact| artifact.authenticated));
         let best = authenticated.or_else(|| matches.first()).ok_or_else(|| {
@@ -192,22 +208,51 @@ impl Inboxes {
         self.consume(caller, best.id, purpose, watch, keyed_call).await
     }
 
-    /// The artifacts that match, those of the latest messages first.
+    /// The artifacts that match, those of the latest messages first. Searches on until one of them is enough.
     pub(crate) async fn matching_artifacts(
         &self,
         caller: &Caller,
         inbox: InboxId,
         query: &ArtifactQuery,
-        after: u64,
+        (after, is_enough): (u64, &(dyn Fn(&Artifact) -> bool + Sync)),
     ) -> Result<Vec<Artifact>, Problem> {
-        let all = self.ctx.store.artifacts(caller.team.id, inbox, Some(query.kind), after, SCAN_LIMIT).await;
-        let mut matches = Vec::new();
-        for artifact in all.map_err(unavailable)? {
+        let (mut limit, mut searched, mut matches) = (FIRST_SCAN, 0, Vec::new());
+        loop {
+            let all = self.ctx.store.artifacts(caller.team.id, inbox, Some(query.kind), after, limit).await;
+            let all = all.map_err(unavailable)?;
+            let found = all.len();
+            for artifact in all.into_iter().skip(searched) {
+                if self.matches_artifact_query(caller, &artifact, query).await? {
+                    matches.push(artifact);
+                }
+            }
+            if matches.iter().any(is_enough) || found < limit || limit >= MAX_SCAN {
+                return Ok(matches);
+            }
+            (searched, limit) = (found, limit * 2);
+        }
+    }
+
+    /// What the consumer took and has not reported as used, in the place of what matches: a repeat gets it again. Also
+    /// returns all that it has.
+    pub(super) async fn held_match(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        (query, purpose): (&ArtifactQuery, &str),
+        after: u64,
+    ) -> Result<(Option<Artifact>, Holdings), Problem> {
+        let held = self.ctx.store.held_artifacts(caller.team.id, inbox, query.kind, after, purpose).await;
+        let held = held.map_err(unavailable)?;
+        let known = held.iter().map(|artifact| artifact.id).collect();
+        let mut own = None;
+        for artifact in held.into_iter().filter(|artifact| artifact.applied_at.is_none()) {
             if self.matches_artifact_query(caller, &artifact, query).await? {
-                matches.push(artifact);
+                own = Some(artifact);
+                break;
             }
         }
-        Ok(matches)
+        Ok((own, Holdings { after, known }))
     }
 
     async fn matches_artifact_query(

@@ -14,7 +14,7 @@ use crate::{
 use mailonce_core::{
     id::InboxId,
     inbox::{
-        artifact::Artifact,
+        artifact::{Artifact, ConsumeRequest},
         message::{Message, MessagePosition, MessageQuery},
         watch::{IMPLICIT_WATCH_HEAD_START_MS, IMPLICIT_WATCH_MS, ImplicitWatch},
     },
@@ -45,9 +45,13 @@ pub struct TakeRequest {
     pub timeout: Duration,
 }
 
+fn is_free(artifact: &Artifact) -> bool {
+    artifact.consumption.is_none()
+}
+
 /// Whether the consumer took it and has not reported its use: a repeat gets it again.
 fn is_unused_own(artifact: &Artifact, purpose: &str) -> bool {
-    artifact.is_consumed_by(purpose, None) && artifact.applied_at.is_none()
+    artifact.is_held_by(purpose) && artifact.applied_at.is_none()
 }
 
 impl Inboxes {
@@ -91,10 +95,18 @@ impl Inboxes {
     ) -> Result<Artifact, Problem> {
         let watch = self.touch_implicit_watch(caller, inbox, purpose).await?;
         for _ in 0..MAX_LOST_RACES {
-            let matches = self.matching_artifacts(caller, inbox, query, watch.after_seq).await?;
-            let own = matches.iter().find(|artifact| is_unused_own(artifact, purpose));
-            let mut free = matches.iter().filter(|artifact| artifact.consumption.is_none());
-            let best = match own.or_else(|| free.clone().find(|artifact| artifact.authenticated)) {
+            let wanted = (query, purpose.as_str());
+            let (own, holdings) = self.held_match(caller, inbox, wanted, watch.after_seq).await?;
+            if let Some(own) = own {
+                // A repeat is a repeat in whichever watch the artifact was taken.
+                let taken_in = own.consumption.as_ref().and_then(|consumed| consumed.watch);
+                let (purpose, by) = (purpose.clone(), caller.key.id);
+                let request = ConsumeRequest { purpose, watch: taken_in, by, holdings: None };
+                return self.consume_as(caller, own.id, request, keyed_call).await;
+            }
+            let matches = self.matching_artifacts(caller, inbox, query, (watch.after_seq, &is_free)).await?;
+            let mut free = matches.iter().filter(|artifact| is_free(artifact));
+            let best = match free.clone().find(|artifact| artifact.authenticated) {
                 Some(best) => Some(best),
                 None => self.first_not_forged(caller, &mut free).await?,
             };
@@ -104,7 +116,10 @@ impl Inboxes {
                     None => self.nothing_new(caller, inbox, query).await?,
                 });
             };
-            match self.consume(caller, best.id, purpose.clone(), None, keyed_call.clone()).await {
+            let (purpose, by) = (purpose.clone(), caller.key.id);
+            let request = ConsumeRequest { purpose, watch: None, by, holdings: Some(holdings) };
+            match self.consume_as(caller, best.id, request, keyed_call.clone()).await {
+                // Another consumer took it, or a concurrent call of this one took another: look again.
                 Err(problem) if problem.code == Code::AlreadyConsumed => {}
                 taken => return taken,
             }
@@ -165,8 +180,8 @@ impl Inboxes {
 
     /// Why nothing was taken, and how to take an older artifact.
     async fn nothing_new(&self, caller: &Caller, inbox: InboxId, query: &ArtifactQuery) -> Result<Problem, Problem> {
-        let (kind, older) = (query.kind.as_str(), self.matching_artifacts(caller, inbox, query, 0).await?);
-        let detail = match older.iter().find(|artifact| artifact.consumption.is_none()) {
+        let (kind, older) = (query.kind.as_str(), self.matching_artifacts(caller, inbox, query, (0, &is_free)).await?);
+        let detail = match older.iter().find(|artifact| is_free(artifact)) {
             Some(older) => format!(
                 "no new {kind} has arrived in this inbox; there is an older one, {}, which can be consumed by its id",
                 older.id

@@ -15,6 +15,7 @@ use mailonce_core::{
     id::{EmailId, InboxId},
     limits,
     operation::IdempotentResult,
+    outbound::content::RawAttachment,
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind},
     time::Time,
@@ -39,6 +40,17 @@ pub struct DraftFile {
     /// The Content-ID, for inline images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_id: Option<String>,
+}
+
+impl From<&DraftFile> for RawAttachment {
+    fn from(file: &DraftFile) -> Self {
+        Self {
+            filename: file.filename.clone(),
+            content: file.content.clone(),
+            content_type: file.content_type.clone(),
+            content_id: file.content_id.clone(),
+        }
+    }
 }
 
 /// The content and state of a draft. Fields that an email requires may be missing.
@@ -122,6 +134,11 @@ pub struct Draft {
 }
 
 impl DraftDetails {
+    /// The attachments of the email that the draft becomes.
+    pub fn attachments(&self) -> Vec<RawAttachment> {
+        self.files.iter().map(RawAttachment::from).collect()
+    }
+
     /// An empty draft.
     pub fn empty(inbox: InboxId, now: Time) -> Self {
         Self {
@@ -190,8 +207,13 @@ impl Drafts {
         Ok(self.ctx.packer.pack_text(records::encode(details)?))
     }
 
-    /// Creates a draft. The same `client_id` again returns the first draft.
-    pub async fn create_draft(&self, caller: &Caller, details: &DraftDetails) -> Result<CreateOutcome<Draft>, Problem> {
+    /// Creates a draft. The same `client_id` again returns the first draft, and so does the same idempotency key.
+    pub async fn create_draft(
+        &self,
+        caller: &Caller,
+        details: &DraftDetails,
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<Draft>, Problem> {
         caller.require_scope(ApiKeyScope::Send)?;
         details.check()?;
         self.inboxes.inbox(caller, details.inbox).await?;
@@ -200,15 +222,19 @@ impl Drafts {
         let name = details.client_id.as_ref().map_or_else(|| id.to_string(), |client_id| format!("client {client_id}"));
         let json = self.pack_draft(details)?;
         let record = Record { team: caller.team.id, kind, id, name, rev: 1, created_at: now, json };
-        match self.ctx.store.create_record(record, None).await.map_err(unavailable)? {
+        let operation = operation(caller, keyed_call.as_ref(), id.as_bytes().to_vec(), now);
+        match self.ctx.store.create_record(record, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => {
                 Ok(CreateOutcome { value: self.unpack_draft(&record)?, is_new: true })
             }
             IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
                 Ok(CreateOutcome { value: self.unpack_draft(&record)?, is_new: false })
             }
-            // Replays and mismatches cannot happen, because the call has no key.
-            IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Err(draft_not_found(id)),
+            IdempotentResult::Replayed(answer) => {
+                let first = Uuid::from_slice(&answer).map_err(|_bytes| draft_not_found("of this key"))?;
+                Ok(CreateOutcome { value: self.draft(caller, first).await?, is_new: false })
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 

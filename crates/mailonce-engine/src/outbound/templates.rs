@@ -112,7 +112,7 @@ impl Outbound {
         let (team, now) = (caller.team.id, self.ctx.now());
         let id = self.ctx.new_id(now);
         let template = Template { team, id, name: name.clone(), version: 1, created_at: now, updated_at: now, source };
-        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
+        let operation = operation(caller, keyed_call.as_ref(), id.as_bytes().to_vec(), now);
         match self.ctx.store.create_template(template, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateTemplateResult::Created(value)) => Ok(CreateOutcome { value, is_new: true }),
             IdempotentResult::Done(CreateTemplateResult::NameTaken(taken)) => {
@@ -124,8 +124,10 @@ impl Outbound {
                 let text = format!("is one too many: a team can have at most {} templates", limits::TEMPLATES);
                 Err(Problem::invalid_field("name", text))
             }
-            IdempotentResult::Replayed(_) => {
-                let value = self.find_template(team, &name, None).await?.ok_or_else(|| not_found(&name))?;
+            IdempotentResult::Replayed(answer) => {
+                // Another template may have the name by now.
+                let first = Uuid::from_slice(&answer).map_or(name, |id| id.to_string());
+                let value = self.find_template(team, &first, None).await?.ok_or_else(|| not_found(&first))?;
                 Ok(CreateOutcome { value, is_new: false })
             }
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),

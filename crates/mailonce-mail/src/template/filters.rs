@@ -56,9 +56,15 @@ const MAX_DECIMALS: usize = 10;
 #[derive(Default)]
 pub(super) struct Allowance {
     used: AtomicUsize,
+    /// The longest text that a filter may make.
+    max_text: usize,
 }
 
 impl Allowance {
+    pub(super) fn new(max_text: usize) -> Self {
+        Self { used: AtomicUsize::default(), max_text }
+    }
+
     fn spend(&self, bytes: usize) -> Result<(), Error> {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if bytes > MAX_RENDERED_BYTES || used > MAX_FILTERED_BYTES {
@@ -67,9 +73,19 @@ impl Allowance {
         Ok(())
     }
 
+    /// Refuses a text that is so long that comparisons with it would take too long.
+    fn check_length(&self, bytes: usize) -> Result<(), Error> {
+        if bytes <= self.max_text {
+            return Ok(());
+        }
+        let message = format!("a filter makes a text of more than {} KiB", self.max_text / 1024);
+        Err(Error::new(ErrorKind::InvalidOperation, message))
+    }
+
     /// Measures a text that a filter made.
     fn measured(&self, text: String) -> Result<String, Error> {
         self.spend(text.len())?;
+        self.check_length(text.len())?;
         Ok(text)
     }
 }
@@ -131,7 +147,9 @@ fn add_measured_filters(env: &mut Environment<'_>, allowance: &Arc<Allowance>) {
         env.add_filter(name, move |state: &mut State<'_, '_>, value: Value| {
             allowance.spend(value.as_str().map_or(0, str::len))?;
             let escaped = builtin::escape(state, &value)?;
-            allowance.spend(escaped.as_str().map_or(0, str::len))?;
+            let bytes = escaped.as_str().map_or(0, str::len);
+            allowance.spend(bytes)?;
+            allowance.check_length(bytes)?;
             Ok::<_, Error>(escaped)
         });
     }
@@ -169,9 +187,7 @@ fn add_measured_filters(env: &mut Environment<'_>, allowance: &Arc<Allowance>) {
             }
             joined.push_str(&item);
             shared.spend(item.len() + separator.len())?;
-            if joined.len() > MAX_RENDERED_BYTES {
-                return Err(Error::new(ErrorKind::InvalidOperation, too_long()));
-            }
+            shared.check_length(joined.len())?;
         }
         Ok(joined)
     });

@@ -1,11 +1,13 @@
 //! Templates: compiles and renders the wording of an email.
 //!
 //! Templates come from callers, so rendering is bounded in time and memory: [`syntax`] allows only what cannot grow
-//! without limit, every instruction costs fuel, every text that a filter makes is measured, and the output has a limit.
+//! without limit, every instruction costs fuel, every text that a filter makes is measured, what comparisons read is
+//! bounded ([`values`]), and the output has a limit.
 //! Nothing is loaded: a template cannot name another one.
 
 mod filters;
 mod syntax;
+mod values;
 
 use mailonce_core::outbound::template::TemplateSource;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, value::ValueKind};
@@ -14,6 +16,7 @@ use std::{collections::BTreeSet, io, sync::Arc};
 
 use crate::html::{Anchor, HtmlPage, render as render_page};
 use filters::Allowance;
+use values::Reads;
 
 /// Instructions that one part may run. A table with 1,000 rows of ten cells takes about 60,000.
 const FUEL: u64 = 100_000;
@@ -68,13 +71,17 @@ impl TemplateError {
         let variable = undefined_variable(detail);
         let message = match (error.kind(), &variable) {
             (_, Some(variable)) => format!("the variable `{variable}` has no value"),
-            (ErrorKind::OutOfFuel, _) => format!("it takes more than {FUEL} steps; loop over fewer items"),
+            (ErrorKind::OutOfFuel, _) => too_many_steps(),
             (ErrorKind::WriteFailure, _) => too_long(),
             (kind, _) if detail.is_empty() => kind.to_string(),
             _ => detail.to_owned(),
         };
         Self { part, line: error.line(), variable, message }
     }
+}
+
+fn too_many_steps() -> String {
+    format!("it takes more than {FUEL} steps, or compares too long lists or texts too often; loop over fewer items")
 }
 
 fn too_long() -> String {
@@ -132,10 +139,14 @@ pub fn render(
 ) -> Result<RenderedTemplate, TemplateError> {
     let defaults = source.variables.iter().filter(|(name, _)| !variables.contains_key(*name));
     let defaults = defaults.filter_map(|(name, variable)| Some((name, variable.default.as_ref()?)));
-    let values =
-        defaults.chain(variables).map(|(name, value)| (name.as_str(), Value::from(minijinja::value::Serde(value))));
-    let values = Value::from_pairs(values);
-    let part = |part, text: &str| render_part(part, text, &values);
+    let (reads, mut longest) = (Arc::new(Reads::default()), 0);
+    let counted = |(name, value): (&String, &serde_json::Value)| {
+        longest = longest.max(values::longest_text(value));
+        (name.clone(), values::counted(value, &reads))
+    };
+    let root = Value::from_pairs(defaults.chain(variables).map(counted).collect::<Vec<_>>());
+    let inputs = RenderInputs { root, reads, longest };
+    let part = |part, text: &str| render_part(part, text, &inputs);
     let html = source.html.as_deref().map(|html| part(TemplatePart::Html, html)).transpose()?;
     let text = match (&source.text, &html) {
         (Some(text), _) => Some(part(TemplatePart::Text, text)?),
@@ -181,18 +192,37 @@ fn check_subject(subject: &str, variables: &Map<String, serde_json::Value>) -> R
     })
 }
 
-fn render_part(part: TemplatePart, text: &str, values: &Value) -> Result<String, TemplateError> {
+/// The variables of a render.
+struct RenderInputs {
+    root: Value,
+    reads: Arc<Reads>,
+    /// The length of the longest text among them.
+    longest: usize,
+}
+
+fn render_part(part: TemplatePart, text: &str, inputs: &RenderInputs) -> Result<String, TemplateError> {
     // Stored templates were checked, but perhaps by an older release with other rules.
     syntax::check(part, text)?;
-    let allowance = Arc::new(Allowance::default());
-    let env = environment(part, &allowance);
+    // A constant in the template is a text, too.
+    let longest = inputs.longest.max(longest_constant(text));
+    let allowance = Arc::new(Allowance::new(values::max_filtered_text(longest)));
+    let mut env = environment(part, &allowance);
+    env.set_fuel(Some(values::fuel(longest)));
     let mut output = BoundedOutput::default();
     let rendered = env
         .template_from_str(text)
-        .and_then(|template| template.render_captured_to(values.clone(), &mut output).map(drop));
+        .and_then(|template| template.render_captured_to(inputs.root.clone(), &mut output).map(drop));
+    if inputs.reads.is_exceeded() {
+        return Err(TemplateError { part, line: None, variable: None, message: too_many_steps() });
+    }
     rendered.map_err(|error| TemplateError::of_engine(part, &error))?;
     String::from_utf8(output.0)
         .map_err(|_never| TemplateError::of_syntax(part, 1, "it renders to invalid UTF-8".into()))
+}
+
+/// The length of the longest text in quotes, at most.
+fn longest_constant(text: &str) -> usize {
+    text.split(['"', '\'']).map(str::len).max().unwrap_or_default().min(text.len())
 }
 
 /// The engine with only what a template of this part may use.

@@ -196,6 +196,30 @@ fn hostile_templates_end_fast() {
     }
 }
 
+/// What a template with long lists, maps and texts may take.
+#[test]
+fn comparisons_of_long_values_are_bounded() {
+    let numbers: Vec<u32> = vec![7; 100_000];
+    let map: Map<String, serde_json::Value> = (0..20_000).map(|n| (format!("k{n}"), json!(n))).collect();
+    let variables = json!({
+        "l": (0..500).collect::<Vec<_>>(), "list": numbers.clone(), "other": numbers, "map": map.clone(), "same": map,
+        "long": "a".repeat(250_000), "needle": format!("{}b{}", "a".repeat(60_000), "a".repeat(60_000)),
+        "twin": "a".repeat(250_000),
+    });
+    let twice = |inner: &str| format!("{{% for a in l %}}{{% for b in l %}}{inner}{{% endfor %}}{{% endfor %}}");
+    for condition in ["8 in list", "list == other", "list < other", "map == same", "needle in long", "long == twin"] {
+        let template = twice(&format!("{{% if {condition} %}}{{% endif %}}"));
+        let started = Instant::now();
+        assert!(text(&template, variables.clone()).is_err(), "{condition}");
+        assert!(started.elapsed().as_secs() < 20, "{condition} took {:?}", started.elapsed());
+    }
+    // What a mail needs stays possible: a table of 1,000 rows with a condition in each, beside a long text.
+    let rows: Vec<_> = (0..1_000).map(|n| json!({ "name": format!("Row {n}"), "state": "open" })).collect();
+    let variables = json!({ "rows": rows, "states": ["open", "done"], "note": "x".repeat(60_000) });
+    let table = "{{ note }}{% for row in rows %}{% if row.state in states and row.name != note %}{{ row.name }}{% endif %}{% endfor %}";
+    assert!(text(table, variables).unwrap().ends_with("Row 999"));
+}
+
 #[test]
 fn used_variables_are_found() {
     let template = source(

@@ -96,6 +96,8 @@ impl PackedHandoff {
             // Every transport of the model exists.
             orphaned: _,
             reason: _,
+            // The model has no events.
+            unannounced: _,
         } = work;
         Self {
             state: *state,
@@ -140,6 +142,7 @@ impl PackedHandoff {
             faults: u32::from(self.transport_faults),
             orphaned: None,
             reason: None,
+            unannounced: false,
         };
         handoff
     }

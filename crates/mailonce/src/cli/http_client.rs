@@ -6,7 +6,7 @@ use mailonce_sdk::http as sdk;
 use std::{path::Path, time::Duration};
 use tokio::time::timeout;
 
-pub(crate) use sdk::{Answer, Line, Request as Call, Stream, Trouble};
+pub(crate) use sdk::{Answer, Following, Line, Request as Call, Stream, Trouble};
 
 use super::UsageError;
 use crate::engine_deps::load_ca_file;
@@ -45,6 +45,14 @@ impl ApiServer {
     pub(crate) async fn call(&self, call: &Call) -> anyhow::Result<Answer> {
         let line = self.connect().await.with_context(|| NoAnswer::of(self.url()))?;
         self.call_on(line, call).await
+    }
+
+    /// Calls once, on a new connection, and returns as soon as the answer begins.
+    pub(crate) async fn follow(&self, call: &Call) -> anyhow::Result<Following> {
+        timeout(RESPONSE_TIMEOUT, self.0.follow(call))
+            .await
+            .context(NoAnswer("no answer in time".to_owned()))?
+            .with_context(|| NoAnswer::of(self.url()))
     }
 
     /// Calls once, on an open connection.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `app` | the state that handlers receive |
 //! | `download` | headers of a file to download |
+//! | `event_stream` | a response of server-sent events |
 //! | `extract` | authentication, idempotency keys and bodies of a request |
 //! | `html` | text in HTML pages |
 //! | `params` | path and query parameters |
@@ -15,6 +16,7 @@
 
 pub mod app;
 pub(crate) mod download;
+pub(crate) mod event_stream;
 pub(crate) mod extract;
 pub(crate) mod html;
 pub(crate) mod json;

@@ -1,4 +1,5 @@
-//! `/mcp`: checks the API key, reads one message and answers it as JSON. The listener checks Host and Origin first.
+//! `/mcp`: checks the API key, reads one message and answers it as JSON, or as a stream if a tool waits and the
+//! caller wants to hear about it. The listener checks Host and Origin first.
 
 use axum::{
     Json,
@@ -18,7 +19,9 @@ use crate::{
     http::{app::App, extract},
     mcp::{
         json_rpc::{self, IncomingMessage, REJECTED, RpcError},
+        progress::{self, RunningCall},
         protocol_revision::{self, Revision},
+        tools,
     },
 };
 
@@ -120,10 +123,28 @@ async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, McpHtt
         .map_err(|fault| McpHttpError::from_rpc_error(fault, request.id.clone()))?;
     caller.call =
         protocol_revision::call_trace(&request.params, extract::call_trace(&parts.headers).unwrap_or_default());
-    match dispatch(&ToolContext { app, caller: &caller }, revision, &request).await {
-        Ok(result) => Ok(Json(json_rpc::result_message(&request.id, &result)).into_response()),
-        Err(fault) if revision == Revision::Stateless => Err(McpHttpError::from_rpc_error(fault, request.id)),
-        Err(fault) => Ok(Json(fault.to_message(&request.id)).into_response()),
+    let Some(token) = progress::token(&request, &parts.headers) else {
+        let outcome = dispatch(&ToolContext { app, caller: &caller }, revision, &request).await;
+        return json_response(outcome, revision, request.id);
+    };
+    let (id, wait_s) = (request.id.clone(), tools::wait_seconds(&request.params));
+    let app = app.clone();
+    let call: RunningCall<_> =
+        Box::pin(async move { dispatch(&ToolContext { app: &app, caller: &caller }, revision, &request).await });
+    match progress::wait_briefly(call).await {
+        Ok(outcome) => json_response(outcome, revision, id),
+        Err(call) => Ok(progress::stream(token, wait_s, Box::pin(async move { rpc_message(call.await, &id) }))),
+    }
+}
+
+fn rpc_message(outcome: Result<Value, RpcError>, id: &Value) -> Value {
+    outcome.map_or_else(|fault| fault.to_message(id), |result| json_rpc::result_message(id, &result))
+}
+
+fn json_response(outcome: Result<Value, RpcError>, revision: Revision, id: Value) -> Result<Response, McpHttpError> {
+    match outcome {
+        Err(fault) if revision == Revision::Stateless => Err(McpHttpError::from_rpc_error(fault, id)),
+        outcome => Ok(Json(rpc_message(outcome, &id)).into_response()),
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `protocol_revision` | detects the protocol revision of a request |
 //! | `http` | the endpoint `/mcp` with its authentication, and the approval page |
 //! | `elicitation` | the protocol's request for user input: sends a person to the approval page |
+//! | `progress` | notifications while a tool waits |
 //! | `tools` | the ten tools, their schemas and their results |
 //! | `stdio` | `mailonce mcp`: forwards lines between a client's pipes and `/mcp` |
 //! | `install`, `clients`, `json_edit` | `mailonce mcp install`: adds the server to clients' configuration files |
@@ -18,6 +19,7 @@ pub(crate) mod http;
 pub(crate) mod install;
 mod json_edit;
 mod json_rpc;
+mod progress;
 mod protocol_revision;
 pub(crate) mod stdio;
 mod tools;

@@ -20,10 +20,11 @@ use super::http::MESSAGE_BYTES;
 use crate::cli::{
     ServerArgs,
     client::CliClient,
-    http_client::{Answer, Call},
+    http_client::{Answer, Call, RESPONSE_TIMEOUT},
 };
 use crate::mcp::{
     json_rpc::{self, IncomingMessage, RpcError, RpcRequest},
+    progress::MessageReader,
     protocol_revision::{METHOD_HEADER, NAME_HEADER, VERSION_HEADER, VERSION_KEY, meta},
 };
 
@@ -122,10 +123,12 @@ fn cancel(running: &RunningCalls, line: &[u8]) {
 async fn forward(server_args: &ServerArgs, request: &RpcRequest, line: Vec<u8>) -> Value {
     let mut delay = Duration::from_millis(100);
     let mut attempts = 0;
+    // Notifications of a retry say less than those before it, and progress must increase.
+    let mut progress = 0;
     loop {
         attempts += 1;
-        match post(server_args, request, line.clone()).await {
-            Ok(answer) => return response_message(request, &answer),
+        match exchange(server_args, request, &line, &mut progress).await {
+            Ok(message) => return message,
             Err(error) if attempts == MAX_ATTEMPTS => return unreachable_message(request, &format!("{error:#}")),
             Err(error) => tracing::debug!(%error, "the call failed; retrying"),
         }
@@ -134,7 +137,43 @@ async fn forward(server_args: &ServerArgs, request: &RpcRequest, line: Vec<u8>) 
     }
 }
 
+/// Sends a request once, writes the progress that the server reports, and returns the response.
+async fn exchange(
+    server_args: &ServerArgs,
+    request: &RpcRequest,
+    line: &[u8],
+    progress: &mut u64,
+) -> anyhow::Result<Value> {
+    if meta(&request.params).is_none_or(|meta| !meta.contains_key("progressToken")) {
+        let answer = post(server_args, request, line.to_vec()).await?;
+        return Ok(response_message(request, answer.status, &answer.body));
+    }
+    let (client, call) = prepare(server_args, request, line.to_vec())?;
+    let mut answer = client.server.follow(&call).await?;
+    let mut reader = MessageReader::default();
+    while let Some(piece) = answer.next(RESPONSE_TIMEOUT).await {
+        for message in reader.add(&piece).context("the server's message is too long")? {
+            if message["method"] != "notifications/progress" {
+                return Ok(message);
+            }
+            let now = message["params"]["progress"].as_u64().unwrap_or_default();
+            if now > *progress {
+                *progress = now;
+                write_message(&message)?;
+            }
+        }
+    }
+    let body = reader.into_plain_body().context("the stream ended before the response")?;
+    anyhow::ensure!(!body.is_empty(), "the connection broke before the response");
+    Ok(response_message(request, answer.status, &body))
+}
+
 pub(super) async fn post(server_args: &ServerArgs, request: &RpcRequest, line: Vec<u8>) -> anyhow::Result<Answer> {
+    let (client, call) = prepare(server_args, request, line)?;
+    client.server.call(&call).await
+}
+
+fn prepare(server_args: &ServerArgs, request: &RpcRequest, line: Vec<u8>) -> anyhow::Result<(CliClient, Call)> {
     // Located again for each attempt: `dev` may have restarted on another port.
     let client = CliClient::for_model(server_args)?;
     let mut headers = vec![
@@ -142,7 +181,7 @@ pub(super) async fn post(server_args: &ServerArgs, request: &RpcRequest, line: V
         ("accept", "application/json, text/event-stream".to_owned()),
     ];
     headers.extend(routing_headers(&request.method, &request.params));
-    client.server.call(&Call { method: Method::POST, path: "/mcp".into(), headers, body: line.into() }).await
+    Ok((client, Call { method: Method::POST, path: "/mcp".into(), headers, body: line.into() }))
 }
 
 /// The headers that a stateless request must repeat from its body.
@@ -156,8 +195,8 @@ pub(super) fn routing_headers(method: &str, params: &Map<String, Value>) -> Vec<
 }
 
 /// The server's JSON-RPC message, or an error if the response is not JSON-RPC.
-fn response_message(request: &RpcRequest, answer: &Answer) -> Value {
-    match serde_json::from_slice::<Value>(&answer.body) {
+fn response_message(request: &RpcRequest, status: u16, body: &[u8]) -> Value {
+    match serde_json::from_slice::<Value>(body) {
         Ok(mut message) if message["jsonrpc"] == "2.0" => {
             // The server rejected the request before it read the id. Only this request can be meant.
             if message["id"].is_null() {
@@ -165,10 +204,7 @@ fn response_message(request: &RpcRequest, answer: &Answer) -> Value {
             }
             message
         }
-        _ => unreachable_message(
-            request,
-            &format!("the server answered HTTP {} without a JSON-RPC message", answer.status),
-        ),
+        _ => unreachable_message(request, &format!("the server answered HTTP {status} without a JSON-RPC message")),
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::{
     body_memory::{BodyLimits, DEFAULT_BODY_MEMORY},
+    cross_origin::AllowedOrigin,
     host_check::Host,
 };
 use crate::client_address::TrustedProxies;
@@ -23,6 +24,7 @@ pub(crate) struct HttpFile {
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
     hosts: Option<Vec<String>>,
+    allowed_origins: Option<Vec<String>>,
     connections_per_address: Option<u32>,
     body_memory: Option<usize>,
     body_memory_per_address: Option<usize>,
@@ -36,6 +38,8 @@ pub struct HttpOptions {
     pub tls_files: Option<(PathBuf, PathBuf)>,
     /// Hosts that are allowed besides the public URL, loopback and the server's own addresses.
     pub(crate) hosts: Vec<Host>,
+    /// Origins of web pages that may call `/mcp`.
+    pub(crate) allowed_origins: Vec<AllowedOrigin>,
     /// Open connections per address. None: no limit.
     pub(crate) connections_per_address: Option<u32>,
     /// Limits of the memory for request bodies.
@@ -57,6 +61,7 @@ impl HttpOptions {
         let list = |name: &str| env(name).map(|text| comma_separated(&text));
         let trusted_proxies = list("MAILONCE_HTTP_TRUSTED_PROXIES").or(file.trusted_proxies).unwrap_or_default();
         let hosts = list("MAILONCE_HTTP_HOSTS").or(file.hosts).unwrap_or_default();
+        let origins = list("MAILONCE_HTTP_ALLOWED_ORIGINS").or(file.allowed_origins).unwrap_or_default();
         let connections = parse_number(env, "MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS")?;
         let connections = connections.or(file.connections_per_address).unwrap_or(CONNECTIONS_PER_ADDRESS);
         let total = parse_number(env, "MAILONCE_HTTP_BODY_MEMORY")?.or(file.body_memory).unwrap_or(DEFAULT_BODY_MEMORY);
@@ -68,6 +73,7 @@ impl HttpOptions {
         Ok(Self {
             tls_files,
             hosts: hosts.iter().map(|text| parse_host(text)).collect::<anyhow::Result<_>>()?,
+            allowed_origins: origins.iter().map(|text| parse_origin(text)).collect::<anyhow::Result<_>>()?,
             connections_per_address: (connections > 0).then_some(connections),
             body_memory: BodyLimits { total, per_address: Some(share) },
             trusted_proxies: TrustedProxies::parse(&trusted_proxies)?,
@@ -85,6 +91,13 @@ fn parse_number<T: std::str::FromStr>(env: &impl Fn(&str) -> Option<String>, nam
 fn parse_host(text: &str) -> anyhow::Result<Host> {
     Host::parse(text).with_context(|| {
         format!("http.hosts: `{text}` is not a host such as `mailonce` or `mail.example.com`, without scheme and port")
+    })
+}
+
+/// Parses the origin of a web page.
+fn parse_origin(text: &str) -> anyhow::Result<AllowedOrigin> {
+    AllowedOrigin::parse(text).with_context(|| {
+        format!("http.allowed_origins: `{text}` is not an origin such as `https://app.example.com`, without a path")
     })
 }
 
@@ -126,6 +139,8 @@ mod tests {
             ("hosts = [\"http://mailonce\"]", "`http://mailonce` is not a host"),
             ("hosts = [\"mailonce:8080\"]", "without scheme and port"),
             ("hosts = [\"*\"]", "`*` is not a host"),
+            ("allowed_origins = [\"*\"]", "`*` is not an origin"),
+            ("allowed_origins = [\"https://app.example.com/page\"]", "without a path"),
             ("tls_cert = \"c\"", "set both or neither"),
             ("body_memory = 1000", "the size of one body"),
             ("trusted_proxies = [\"proxy\"]", "http.trusted_proxies"),

@@ -4,9 +4,11 @@
 //! connection, and loopback (`localhost`, 127.0.0.0/8, `::1`). Every other host gets 421. IP addresses are safe,
 //! because DNS rebinding needs a name.
 
-use axum::http::{HeaderMap, Method, Uri, header, uri::Authority};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header, uri::Authority};
 use mailonce_core::problem::{Code, Problem, shorten};
 use std::net::IpAddr;
+
+use super::cross_origin::{self, AllowedOrigin};
 
 /// Paths that orchestrators and metrics collectors call under host names that are not configured here.
 const EXEMPT_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
@@ -24,6 +26,8 @@ pub(crate) struct HostCheck {
     hosts: Vec<Host>,
     /// The address in `http.listen`.
     listen: IpAddr,
+    /// `http.allowed_origins`.
+    allowed_origins: Vec<AllowedOrigin>,
 }
 
 /// Facts about the connection of a request.
@@ -69,7 +73,18 @@ impl Host {
 
 impl HostCheck {
     pub(crate) fn new(public_url: Option<&str>, hosts: Vec<Host>, listen: IpAddr) -> Self {
-        Self { public: public_url.and_then(|url| url.parse().ok()), hosts, listen: listen.to_canonical() }
+        let public = public_url.and_then(|url| url.parse().ok());
+        Self { public, hosts, listen: listen.to_canonical(), allowed_origins: Vec::new() }
+    }
+
+    /// The same check, which also lets pages of these origins call `/mcp`.
+    pub(crate) fn with_allowed_origins(self, allowed_origins: Vec<AllowedOrigin>) -> Self {
+        Self { allowed_origins, ..self }
+    }
+
+    /// The origin of a request to `/mcp` whose pages may read the answer.
+    pub(crate) fn cors_origin(&self, uri: &Uri, headers: &HeaderMap) -> Option<HeaderValue> {
+        cross_origin::allowed_origin(&self.allowed_origins, uri, headers)
     }
 
     /// Rejects a request for a foreign host, or from a page of another site.
@@ -90,7 +105,8 @@ impl HostCheck {
         // A signed link is its own permission. Mail programs post to it from pages of their own, and browsers from a page
         // without a referrer.
         let is_signed_link = uri.path().starts_with(SIGNED_LINK_PREFIX);
-        if is_guarded(method, uri, headers) && !is_signed_link {
+        let is_allowed_page = self.cors_origin(uri, headers).is_some();
+        if is_guarded(method, uri, headers) && !is_signed_link && !is_allowed_page {
             self.check_origin(headers, &authority, &host, connection)
         } else {
             Ok(())
@@ -190,7 +206,6 @@ fn is_guarded(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::HeaderValue;
 
     fn checked(
         check: &HostCheck,

@@ -26,6 +26,7 @@ use super::{
     HttpOptions,
     address_limits::ConnectionLimit,
     body_memory::BodyMemory,
+    cross_origin,
     host_check::{ConnectionInfo, HostCheck},
     large_bodies::LargeBodyThreads,
     secure_headers,
@@ -89,11 +90,12 @@ pub(crate) struct HttpListener {
 impl HttpListener {
     /// Creates a listener for the API. `tls` comes from [`read_certificate`].
     pub(crate) fn new(router: Router, tls: Option<Arc<Tls>>, config: &Config) -> anyhow::Result<Self> {
-        let HttpOptions { hosts, connections_per_address, body_memory, trusted_proxies, .. } =
+        let HttpOptions { hosts, allowed_origins, connections_per_address, body_memory, trusted_proxies, .. } =
             config.http_options.clone();
         let shared = HttpListenerState {
             router,
-            hosts: HostCheck::new(config.public_url.as_deref(), hosts, config.http.ip()),
+            hosts: HostCheck::new(config.public_url.as_deref(), hosts, config.http.ip())
+                .with_allowed_origins(allowed_origins),
             connections: ConnectionLimit::new(connections_per_address, trusted_proxies.clone()),
             body_memory: BodyMemory::new(body_memory, trusted_proxies.clone()),
             trusted_proxies,
@@ -262,14 +264,20 @@ impl HttpConnection {
         request.extensions_mut().insert(is_https);
         normalize_dialect_path(&mut request);
         let checked = shared.hosts.check(request.method(), request.uri(), request.headers(), info);
+        let cors_origin = checked.is_ok().then(|| shared.hosts.cors_origin(request.uri(), request.headers())).flatten();
+        let preflight = cors_origin.as_ref().and_then(|_| cross_origin::preflight_response(&request));
         let (head, body) = request.into_parts();
         let (body, lease) = shared.body_memory.meter(client.0, body);
         let request = Request::from_parts(head, body);
-        let mut response = match checked {
-            Ok(()) => shared.large_bodies.answer(shared.router.clone(), request).await?,
-            Err(problem) if mcp::http::is_mcp_path(request.uri().path()) => mcp::http::rejection_response(problem),
-            Err(problem) => ApiError(problem).into_response(),
+        let mut response = match (checked, preflight) {
+            (Ok(()), Some(preflight)) => preflight,
+            (Ok(()), None) => shared.large_bodies.answer(shared.router.clone(), request).await?,
+            (Err(problem), _) if mcp::http::is_mcp_path(request.uri().path()) => mcp::http::rejection_response(problem),
+            (Err(problem), _) => ApiError(problem).into_response(),
         };
+        if let Some(origin) = cors_origin {
+            cross_origin::add_cors_headers(response.headers_mut(), origin);
+        }
         secure_headers::add_secure_headers(response.headers_mut(), info.tls);
         drop(lease);
         Ok(response)

@@ -4,6 +4,7 @@ mod address_limits;
 pub(crate) mod body_memory;
 pub(crate) mod checked_body;
 mod config;
+mod cross_origin;
 mod host_check;
 mod large_bodies;
 mod listener;

@@ -21,6 +21,7 @@ mod managing;
 #[path = "../it/packages.rs"]
 mod packages;
 mod prove;
+mod repeats;
 mod sdks;
 mod table;
 mod together;

@@ -194,6 +194,63 @@ over_every_engine! {
         assert_eq!(waiting.await.unwrap().expect_status(200).body["artifact"]["value"], "771204");
     }
 
+    async fn concurrent_calls_for_one_consumer_get_one_code(world) {
+        let world = Arc::new(world.with_inbox_domain().await);
+        let inbox = world.create_inbox("a").await;
+        let path = format!("/v1/inboxes/{inbox}/consume");
+        let take = json!({ "type": "code", "for": "run-1", "timeout": 30 });
+        let taking: Vec<_> = (0..24).map(|_| tokio::spawn(owned_request(&world, post(&path).json(&take)))).collect();
+        // Each call may see another code as the newest one.
+        for n in 0..12 {
+            let mail = CODE_MAIL.replace("482 913", &format!("48{n:02} 91")).replace("<1@", &format!("<{n}@"));
+            world.receive_mail(&["a@agents.test"], &mail).await;
+        }
+        let mut values = std::collections::BTreeSet::new();
+        for taker in taking {
+            values.insert(taker.await.unwrap().expect_status(200).body["artifact"]["value"].to_string());
+        }
+        assert_eq!(values.len(), 1, "{values:?}");
+    }
+
+    async fn a_repeat_gets_the_code_that_was_taken_in_a_watch(world) {
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let path = format!("/v1/inboxes/{inbox}/consume");
+        let watch = world.post(&format!("/v1/inboxes/{inbox}/watches"), &json!({})).await.expect_status(201).string_field("id");
+        world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
+        let take = json!({ "type": "code", "for": "run-1" });
+        let mut watched = take.clone();
+        watched["watch"] = json!(watch);
+        let first = world.post(&path, &watched).await.expect_status(200);
+        world.receive_mail(&["a@agents.test"], &CODE_MAIL.replace("482 913", "771 204").replace("<1@", "<2@")).await;
+        let again = world.post(&path, &take).await.expect_status(200);
+        assert_eq!(again.body["artifact"]["id"], first.body["artifact"]["id"]);
+        // Once its use is reported, the next one is new.
+        let applied = format!("/v1/artifacts/{}/applied", first.body["artifact"]["id"].as_str().unwrap());
+        world.post(&applied, &json!({ "for": "run-1" })).await.expect_status(200);
+        assert_eq!(world.post(&path, &take).await.expect_status(200).body["artifact"]["value"], "771204");
+    }
+
+    async fn a_code_is_found_behind_a_hundred_newer_ones(world) {
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let path = format!("/v1/inboxes/{inbox}/consume");
+        let mail = |n: usize, from: &str| {
+            let code = format!("Your verification code is {}.", 100_000 + n);
+            format!("From: {from}\nMessage-ID: <{n}@x>\nSubject: Your code\n\n{code}\n")
+        };
+        world.receive_mail(&["a@agents.test"], &mail(0, "no-reply@shop.test")).await;
+        let own = json!({ "type": "code", "for": "run-0", "match": { "from": "@shop.test" } });
+        let first = world.post(&path, &own).await.expect_status(200);
+        world.receive_mail(&["a@agents.test"], &mail(1, "no-reply@shop.test")).await;
+        for n in 2..=110 {
+            world.receive_mail(&["a@agents.test"], &mail(n, "no-reply@bank.test")).await;
+        }
+        assert_eq!(world.post(&path, &own).await.expect_status(200).body["artifact"]["id"], first.body["artifact"]["id"]);
+        let other = json!({ "type": "code", "for": "run-1", "match": { "from": "@shop.test" } });
+        assert_eq!(world.post(&path, &other).await.expect_status(200).body["artifact"]["value"], "100001");
+    }
+
     async fn the_same_code_received_twice_within_an_hour_is_one_artifact(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;

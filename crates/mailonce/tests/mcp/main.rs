@@ -9,6 +9,7 @@
 #[path = "../it/binary.rs"]
 mod binary;
 mod clients;
+mod cors;
 #[path = "../it/database.rs"]
 mod database;
 mod injection;
@@ -17,6 +18,7 @@ mod model;
 mod nodes;
 #[path = "../it/packages.rs"]
 mod packages;
+mod progress;
 mod protocol;
 mod sink;
 mod tied_keys;

@@ -493,3 +493,63 @@ async fn a_call_is_recorded_with_the_call_id_of_its_client() {
         assert_eq!(email["call"], expected_call, "{meta} {header}");
     }
 }
+
+#[tokio::test]
+async fn a_template_writes_emails_and_replies() {
+    let fixture = McpFixture::start().await;
+    let wording =
+        json!({ "name": "shipped", "subject": "Order {{ order }}", "text": "Order {{ order }} is on its way." });
+    assert_eq!(fixture.api_call("POST", "/v1/templates", &wording).await.0, 201);
+    let send = |entity: &str, template: Value| json!({ "to": "ann@people.test", "type": "order.shipped", "entity": entity, "template": template });
+    let template = json!({ "name": "shipped", "variables": { "order": "o_1" } });
+    let first = fixture.call_tool("send_email", send("o_1", template.clone())).await;
+    let (_, email) =
+        fixture.api_call("GET", &format!("/v1/emails/{}", first["email"].as_str().unwrap()), &Value::Null).await;
+    assert_eq!(
+        (&email["subject"], &email["text"]),
+        (&json!("Order o_1"), &json!("Order o_1 is on its way.")),
+        "{email}"
+    );
+    assert_eq!(email["template"], json!({ "name": "shipped", "version": 1 }));
+
+    // A retry after the wording changed is the same email; other variables differ.
+    let change = json!({ "subject": "Your order {{ order }}" });
+    assert_eq!(fixture.api_call("PATCH", "/v1/templates/shipped", &change).await.0, 200);
+    let again = fixture.call_tool("send_email", send("o_1", template)).await;
+    assert_eq!((&again["email"], &again["dedupe"]["payload_differs"]), (&first["email"], &json!(false)), "{again}");
+    let as_text = json!({ "name": "shipped", "version": 0, "variables": "{\"order\":\"o_2\"}" });
+    let other = fixture.call_tool("send_email", send("o_1", as_text)).await;
+    assert_eq!((&other["email"], &other["dedupe"]["payload_differs"]), (&first["email"], &json!(true)), "{other}");
+
+    // The subject of a reply is that of the thread.
+    fixture.receive_text("bob@people.test", "Where is it?", "Where is my order?").await;
+    let arrived = fixture.call_tool("wait_for_message", json!({ "from": "bob@people.test" })).await;
+    let reply =
+        json!({ "message": arrived["message"], "template": { "name": "shipped", "variables": { "order": "o_3" } } });
+    let replied = fixture.call_tool("reply_email", reply.clone()).await;
+    assert_eq!(replied["status"], "accepted", "{replied}");
+    let (_, email) =
+        fixture.api_call("GET", &format!("/v1/emails/{}", replied["email"].as_str().unwrap()), &Value::Null).await;
+    assert_eq!(
+        (&email["subject"], &email["text"]),
+        (&json!("Re: Where is it?"), &json!("Order o_3 is on its way.")),
+        "{email}"
+    );
+    assert_eq!(email["template"], json!({ "name": "shipped", "version": 2 }));
+    let again = fixture.call_tool("reply_email", reply).await;
+    assert_eq!((&again["status"], &again["email"]), (&json!("already_answered"), &replied["email"]), "{again}");
+    assert_eq!(again["dedupe"]["payload_differs"], false, "{again}");
+
+    // Mistakes that a model can correct.
+    for (arguments, field) in [
+        (send("o_4", json!({ "name": "shipped", "variables": {} })), "text"),
+        (send("o_4", json!({ "name": "absent" })), "template.name"),
+        (send("o_4", json!({ "name": "shipped", "variables": "no JSON" })), "template.variables"),
+        (json!({ "to": "ann@people.test", "type": "t", "entity": "o_4", "text": "x" }), "subject"),
+        (json!({ "to": "ann@people.test", "type": "t", "entity": "o_4", "subject": "x" }), "text"),
+    ] {
+        let refused = fixture.call_tool_expect_error("send_email", arguments.clone()).await;
+        assert_eq!(refused["field"], field, "{arguments}: {refused}");
+    }
+    assert_eq!(fixture.wait_for_mail_count("ann@people.test", 1).await, 1);
+}

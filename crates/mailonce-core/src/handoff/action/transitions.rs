@@ -178,7 +178,10 @@ impl Handoff {
 
     pub(crate) fn apply_resolution(&mut self, choice: Resolution, now: Time) {
         match choice {
-            Resolution::Sent => self.confirm_sent(Transition::Evidence, now),
+            Resolution::Sent => {
+                self.confirm_sent(Transition::Evidence, now);
+                self.progress.unannounced = true;
+            }
             Resolution::Resend => self.requeue_despite_doubt(now),
             Resolution::Abandon => {
                 self.apply_transition(Transition::Abandon, now).ok();
@@ -207,6 +210,7 @@ impl Handoff {
         };
         // A bounce, delivery or complaint proves that the next hop accepted the mail.
         self.confirm_sent(Transition::Evidence, now);
+        self.progress.unannounced |= !gone && step.is_some();
         match step {
             Some((step, kind)) => self.apply_transition(step, now).ok().map(|()| kind),
             None => (!gone).then_some(EventKind::EmailSent),

@@ -98,6 +98,7 @@ arrivals! {
         fn raw_message(team: TeamId, id: MessageId) -> Option<Vec<u8>>;
         fn messages(team: TeamId, inbox: InboxId, query: MessageQuery) -> MessagePage;
         fn artifact(team: TeamId, id: ArtifactId) -> Option<Artifact>;
+        fn held_artifacts(team: TeamId, inbox: InboxId, kind: ArtifactKind, after: u64, purpose: &str) -> Vec<Artifact>;
         fn artifacts(team: TeamId, inbox: InboxId, kind: Option<ArtifactKind>, after: u64, limit: usize) -> Vec<Artifact>;
         fn watch_of(team: TeamId, id: WatchId) -> Option<Watch>;
     }

@@ -187,7 +187,7 @@ impl ConversationState {
                 ConversationCall::Edit(
                     team,
                     self.by_recency(*message)?.thread,
-                    ThreadEdit { labels, handled: *handled },
+                    ThreadEdit { labels, handled: *handled, ..ThreadEdit::default() },
                 )
             }
         })

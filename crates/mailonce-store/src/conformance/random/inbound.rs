@@ -8,7 +8,7 @@ use mailonce_core::{
     },
     inbox::{
         CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings,
-        artifact::{Artifact, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+        artifact::{Artifact, ConsumeRequest, ConsumeResult, Holdings, MarkAppliedResult},
         candidate_addresses,
         message::{FileMessageResult, Message, MessagePage, MessagePosition, MessageQuery, MessageState, NewMessage},
         watch::{SpendResendResult, Watch},
@@ -195,9 +195,11 @@ impl InboundState {
                 let (team, id) = by_recency(&self.deliveries, *recency)?;
                 InboundCall::AttachFetched(team, id, fetched_mail(now))
             }
-            InboundCommand::Consume { artifact, purpose, call } => {
+            InboundCommand::Consume { artifact, purpose, only_after, call } => {
                 let id = by_recency(&self.artifacts, *artifact)?;
-                InboundCall::Consume(team, id, consume_request(&format!("run-{purpose}")), operation(call))
+                let holdings = only_after.map(|after| Holdings { after, known: Vec::new() });
+                let request = ConsumeRequest { holdings, ..consume_request(&format!("run-{purpose}")) };
+                InboundCall::Consume(team, id, request, operation(call))
             }
             InboundCommand::MarkApplied(recency, purpose) => {
                 InboundCall::MarkApplied(team, by_recency(&self.artifacts, *recency)?, format!("run-{purpose}"))

@@ -11,6 +11,7 @@ mod inbound;
 mod inbound_commands;
 mod model_comparison;
 mod step;
+mod templates;
 mod webhooks;
 
 use mailonce_core::id::IdGenerator;

@@ -42,6 +42,7 @@ use crate::conformance::{
         handoffs::{HandoffCommand, REMOTE_IDS, lease_request, resolve_action},
         inbound::{self, InboundAnswer, InboundCall, InboundState},
         step::{KeyChoice, OperationSpec, RandomCommand, RandomStep},
+        templates::{self, TemplateAnswer, TemplateCall, TemplateState},
         webhooks::{self, WebhookAnswer, WebhookCall, WebhookState},
     },
 };
@@ -68,6 +69,7 @@ enum StoreCall {
     Inbound(InboundCall),
     Conversation(ConversationCall),
     Webhook(WebhookCall),
+    Template(TemplateCall),
     Nothing,
 }
 
@@ -91,6 +93,7 @@ enum StoreAnswer {
     Inbound(InboundAnswer),
     Conversation(ConversationAnswer),
     Webhook(WebhookAnswer),
+    Template(TemplateAnswer),
     Done,
 }
 
@@ -130,6 +133,9 @@ async fn call_store(store: &TestStore, request: StoreCall, now: Time) -> StoreAn
             StoreAnswer::Conversation(Box::pin(conversations::call_store(store, request, now)).await)
         }
         StoreCall::Webhook(request) => StoreAnswer::Webhook(Box::pin(webhooks::call_store(store, request, now)).await),
+        StoreCall::Template(request) => {
+            StoreAnswer::Template(Box::pin(templates::call_store(store, request, now)).await)
+        }
         StoreCall::Nothing => StoreAnswer::Done,
     }
 }
@@ -147,6 +153,7 @@ pub(super) struct ModelComparison {
     inbound: InboundState,
     conversations: ConversationState,
     webhooks: WebhookState,
+    templates: TemplateState,
 }
 
 impl ModelComparison {
@@ -161,6 +168,7 @@ impl ModelComparison {
             inbound: InboundState::default(),
             conversations: ConversationState::default(),
             webhooks: WebhookState::default(),
+            templates: TemplateState::default(),
         }
     }
 
@@ -191,6 +199,9 @@ impl ModelComparison {
         }
         if let StoreAnswer::Webhook(answer) = &expected {
             self.webhooks.record(answer);
+        }
+        if let StoreAnswer::Template(answer) = &expected {
+            self.templates.record(answer);
         }
         Ok(())
     }
@@ -250,6 +261,10 @@ impl ModelComparison {
                 check_same("webhooks", view, other)?;
             }
             check_same("number of webhook rows", &expected.len(), &found.len())?;
+            let templates = &self.templates;
+            let (expected, found) =
+                (templates.view_all(&self.model, team).await, templates.view_all(&self.tested, team).await);
+            check_same("templates", &expected, &found)?;
         }
         let (expected, found) = (view_backlog(&self.model, self.now).await, view_backlog(&self.tested, self.now).await);
         check_same("backlog, unknown and held emails, orphans", &expected, &found)
@@ -373,6 +388,10 @@ impl ModelComparison {
             RandomCommand::Webhook(command) => {
                 let operation = |call| self.operation(team, call);
                 StoreCall::Webhook(self.webhooks.call_for(team, command, operation, now))
+            }
+            RandomCommand::Template(command) => {
+                let operation = |call| self.operation(team, call);
+                StoreCall::Template(self.templates.call_for(team, command, operation, now))
             }
             RandomCommand::AdvanceTime(ms) => {
                 self.now = now.plus(*ms);

@@ -14,7 +14,7 @@ use crate::conformance::{
     given_key_hash, intent_email, keyed_email, keyless_email,
     random::{
         conversations::ConversationCommand, handoffs::HandoffCommand, inbound_commands::InboundCommand,
-        webhooks::WebhookCommand,
+        templates::TemplateCommand, webhooks::WebhookCommand,
     },
 };
 
@@ -215,6 +215,7 @@ pub(super) enum RandomCommand {
     Inbound(InboundCommand),
     Conversation(ConversationCommand),
     Webhook(WebhookCommand),
+    Template(TemplateCommand),
     AdvanceTime(i64),
 }
 
@@ -244,7 +245,7 @@ impl RandomStep {
         let is_own_team = !rng.one_in(8);
         let name = |rng: &mut SplitMix64| rng.pick(&KeyChoice::all());
         let call = |rng: &mut SplitMix64| OperationSpec(KeyChoice::for_operation(rng), rng.below(2));
-        let command = match rng.below(164) {
+        let command = match rng.below(174) {
             0..=9 => {
                 let name = KeyChoice::for_email(rng);
                 RandomCommand::Accept(EmailSpec::random(rng, name))
@@ -265,7 +266,8 @@ impl RandomStep {
             40..=63 => RandomCommand::Handoff(HandoffCommand::random(rng)),
             64..=103 => RandomCommand::Inbound(InboundCommand::random(rng)),
             104..128 => RandomCommand::Conversation(ConversationCommand::random(rng)),
-            128.. => RandomCommand::Webhook(WebhookCommand::random(rng)),
+            128..164 => RandomCommand::Webhook(WebhookCommand::random(rng)),
+            164.. => RandomCommand::Template(TemplateCommand::random(rng)),
             _ => RandomCommand::AdvanceTime(rng.pick(&[2 * DAY, 9 * DAY, 31 * DAY, 36 * DAY, 440 * DAY])),
         };
         Self { is_own_team, command }

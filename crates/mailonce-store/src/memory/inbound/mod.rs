@@ -166,6 +166,17 @@ impl InboundStore for Memory {
         Ok(self.lock_tables().inbound.artifacts(team, inbox, kind, after, limit))
     }
 
+    async fn held_artifacts(
+        &self,
+        team: TeamId,
+        inbox: InboxId,
+        kind: ArtifactKind,
+        after: u64,
+        purpose: &str,
+    ) -> Result<Vec<Artifact>> {
+        Ok(self.lock_tables().inbound.held_artifacts((team, inbox), kind, after, purpose))
+    }
+
     async fn consume_artifact(
         &self,
         team: TeamId,

@@ -30,6 +30,13 @@ impl Tables {
         let Some(artifact) = self.inbound.artifact(team, id) else {
             return IdempotentResult::Done(ConsumeResult::Missing);
         };
+        if let Some(holdings) = &taking.holdings {
+            let place = (team, artifact.inbox);
+            let held = self.inbound.held_artifacts(place, artifact.kind, holdings.after, &taking.purpose);
+            if let Some(other) = holdings.taken_meanwhile(held) {
+                return IdempotentResult::Done(ConsumeResult::TookMeanwhile(other));
+            }
+        }
         let taken = artifact.into_consume_result(taking, now);
         if let (ConsumeResult::First(artifact), false) = (&taken, mutant!("take-unsaved")) {
             self.save_artifact(artifact, EventKind::ArtifactConsumed, now);
@@ -130,6 +137,18 @@ impl InboundTables {
         found.sort_by_key(|artifact| (Reverse(artifact.seq), artifact.id));
         found.truncate(limit);
         found
+    }
+
+    pub(crate) fn held_artifacts(
+        &self,
+        (team, inbox): (TeamId, InboxId),
+        kind: ArtifactKind,
+        after: u64,
+        purpose: &str,
+    ) -> Vec<Artifact> {
+        let mut held = self.artifacts(team, inbox, Some(kind), after, usize::MAX);
+        held.retain(|artifact| artifact.is_held_by(purpose));
+        held
     }
 
     pub(crate) fn touch_implicit_watch(&mut self, watch: ImplicitWatch, now: Time) -> ImplicitWatch {

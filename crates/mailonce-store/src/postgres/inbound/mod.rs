@@ -169,6 +169,17 @@ impl InboundStore for Postgres {
         when_durable!(self, artifacts::artifacts(&self.shared, (team, inbox), kind, after, limit).await)
     }
 
+    async fn held_artifacts(
+        &self,
+        team: TeamId,
+        inbox: InboxId,
+        kind: ArtifactKind,
+        after: u64,
+        purpose: &str,
+    ) -> Result<Vec<Artifact>> {
+        when_durable!(self, artifacts::held_artifacts(&self.shared, (team, inbox), kind, after, purpose).await)
+    }
+
     async fn consume_artifact(
         &self,
         team: TeamId,

@@ -1,5 +1,6 @@
 //! Artifacts: queries, and consuming each once.
 
+use deadpool_postgres::GenericClient;
 use mailonce_core::{
     events::event::EventKind,
     id::{ArtifactId, InboxId, TeamId},
@@ -7,6 +8,7 @@ use mailonce_core::{
     operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
+use tokio_postgres::types::ToSql;
 
 use crate::postgres::{
     SharedState,
@@ -34,6 +36,12 @@ const LATEST: &str = artifacts!(
     "a.team = $1 AND a.inbox = $2 AND a.seq > $3 AND ($4::text IS NULL OR a.kind = $4)
      ORDER BY a.seq DESC, a.id LIMIT $5"
 );
+const HELD: &str = artifacts!(
+    "a.team = $1 AND a.inbox = $2 AND a.seq > $3 AND a.kind = $4 AND a.consumed IS NOT NULL
+     AND a.consumed::jsonb ->> 'for' = $5 ORDER BY a.seq DESC, a.id"
+);
+/// Calls of one consumer at an inbox take turns, because what it may take depends on what it has.
+const LOCK_CONSUMER: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1::uuid::text || $2, 7883366254))";
 const UPDATE: &str = "UPDATE artifacts SET rev = $3, consumed = $4, applied_at = $5 WHERE team = $1 AND id = $2";
 
 /// One artifact.
@@ -55,6 +63,42 @@ pub(crate) async fn artifacts(
     query_rows(&client, LATEST, &[&team.0, &inbox.0, &after, &kind, &limit]).await?.iter().map(read_artifact).collect()
 }
 
+/// Artifacts of an inbox that a consumer has, latest messages first.
+pub(crate) async fn held_artifacts(
+    shared: &SharedState,
+    place: (TeamId, InboxId),
+    kind: ArtifactKind,
+    after: u64,
+    purpose: &str,
+) -> TxResult<Vec<Artifact>> {
+    held(&shared.connections.client().await?, place, kind, after, purpose).await
+}
+
+async fn held(
+    client: &(impl GenericClient + ?Sized),
+    (team, inbox): (TeamId, InboxId),
+    kind: ArtifactKind,
+    after: u64,
+    purpose: &str,
+) -> TxResult<Vec<Artifact>> {
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let asked: &[&(dyn ToSql + Sync)] = &[&team.0, &inbox.0, &after, &kind.as_str(), &purpose];
+    query_rows(client, HELD, asked).await?.iter().map(read_artifact).collect()
+}
+
+/// The artifact that a concurrent call of the consumer took after this one was chosen. Later calls of the consumer wait
+/// until this transaction ends.
+async fn taken_meanwhile(
+    tx: &deadpool_postgres::Transaction<'_>,
+    chosen: &Artifact,
+    taking: &ConsumeRequest,
+) -> TxResult<Option<Artifact>> {
+    let Some(holdings) = &taking.holdings else { return Ok(None) };
+    query_rows(tx, LOCK_CONSUMER, &[&chosen.inbox.0, &taking.purpose]).await?;
+    let held = held(tx, (chosen.team, chosen.inbox), chosen.kind, holdings.after, &taking.purpose).await?;
+    Ok(holdings.taken_meanwhile(held))
+}
+
 /// Consumes an artifact for its first consumer.
 pub(crate) async fn consume_artifact(
     shared: &SharedState,
@@ -71,7 +115,13 @@ pub(crate) async fn consume_artifact(
         return Ok(answer);
     }
     let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
-    let taken = found.map_or(ConsumeResult::Missing, |artifact| artifact.into_consume_result(taking.clone(), now));
+    let taken = match found {
+        None => ConsumeResult::Missing,
+        Some(artifact) => match taken_meanwhile(&tx, &artifact, taking).await? {
+            Some(other) => ConsumeResult::TookMeanwhile(other),
+            None => artifact.into_consume_result(taking.clone(), now),
+        },
+    };
     match &taken {
         ConsumeResult::First(artifact) => {
             save_consumption(&tx, artifact).await?;
@@ -80,9 +130,10 @@ pub(crate) async fn consume_artifact(
         }
         // Only the key of the operation has to be written.
         ConsumeResult::Replayed(_) if operation.is_some() => shared.commit(tx, 1).await?,
-        ConsumeResult::Replayed(_) | ConsumeResult::ConsumedByOther(_) | ConsumeResult::Missing => {
-            tx.rollback().await?
-        }
+        ConsumeResult::Replayed(_)
+        | ConsumeResult::ConsumedByOther(_)
+        | ConsumeResult::TookMeanwhile(_)
+        | ConsumeResult::Missing => tx.rollback().await?,
     }
     Ok(IdempotentResult::Done(taken))
 }

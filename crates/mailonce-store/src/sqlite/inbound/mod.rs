@@ -182,6 +182,19 @@ impl InboundStore for Sqlite {
         self.run_query(move |conn| artifacts::list(conn, (team, number), (inbox, kind), after, limit)).await
     }
 
+    async fn held_artifacts(
+        &self,
+        team: TeamId,
+        inbox: InboxId,
+        kind: ArtifactKind,
+        after: u64,
+        purpose: &str,
+    ) -> Result<Vec<Artifact>> {
+        let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
+        let purpose = purpose.to_owned();
+        self.run_query(move |conn| artifacts::held(conn, (team, number), (inbox, kind), after, &purpose)).await
+    }
+
     async fn consume_artifact(
         &self,
         team: TeamId,

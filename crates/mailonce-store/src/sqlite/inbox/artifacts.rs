@@ -29,6 +29,8 @@ const SAME_VALUE: &str = "AND a.inbox = ?2 AND a.hash = ?3 AND a.kind = ?4 AND a
      ORDER BY a.found_at DESC, a.artifact DESC LIMIT 1";
 const LATEST: &str = "AND a.inbox = ?2 AND a.seq > ?3 AND (?4 IS NULL OR a.kind = ?4) \
      ORDER BY a.seq DESC, a.artifact LIMIT ?5";
+const HELD: &str = "AND a.inbox = ?2 AND a.seq > ?3 AND a.kind = ?4 AND a.consumed IS NOT NULL \
+     AND json_extract(a.consumed, '$.for') = ?5 ORDER BY a.seq DESC, a.artifact";
 const INSERT: &str = "INSERT INTO artifacts (artifact, tail, team, inbox, message, rev, kind, hash, found, sender, found_at, \
      seq, authenticated) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 const UPDATE: &str = "UPDATE artifacts SET rev = ?2, seq = ?3, authenticated = ?4, consumed = ?5, applied_at = ?6 \
@@ -97,6 +99,19 @@ pub(crate) fn list(
     Ok(found.into_iter().filter(|artifact| artifact.inbox == inbox).collect())
 }
 
+/// Artifacts of an inbox from messages after a sequence number that a consumer has, latest messages first.
+pub(crate) fn held(
+    conn: &Connection,
+    (team, number): (TeamId, i64),
+    (inbox, kind): (InboxId, ArtifactKind),
+    after: u64,
+    purpose: &str,
+) -> Result<Vec<Artifact>> {
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let found = find(conn, team, HELD, params![number, ordered_bits(inbox.0), after, kind.as_str(), purpose])?;
+    Ok(found.into_iter().filter(|artifact| artifact.inbox == inbox).collect())
+}
+
 /// Saves an artifact of a message that is being filed.
 pub(crate) fn save(ledger: &mut WriteSession<'_>, team: i64, filed: &FiledArtifact) -> Result<()> {
     let FiledArtifact { artifact, hash, is_new } = filed;
@@ -137,6 +152,13 @@ pub(crate) fn consume(
     let Some(artifact) = by_id(ledger.conn, team, number, id)? else {
         return Ok(IdempotentResult::Done(ConsumeResult::Missing));
     };
+    if let Some(holdings) = &taking.holdings {
+        let place = (artifact.inbox, artifact.kind);
+        let held = held(ledger.conn, (team, number), place, holdings.after, &taking.purpose)?;
+        if let Some(other) = holdings.taken_meanwhile(held) {
+            return Ok(IdempotentResult::Done(ConsumeResult::TookMeanwhile(other)));
+        }
+    }
     let taken = artifact.into_consume_result(taking, now);
     if let ConsumeResult::First(artifact) = &taken {
         update(ledger, artifact)?;

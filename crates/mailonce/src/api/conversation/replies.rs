@@ -10,14 +10,14 @@ use crate::{
     api::{
         inbox::message_body::message_id,
         outbound::{
-            email_bodies::SendReceiptBody,
+            email_bodies::{SendReceiptBody, TemplateUseBody},
             emails::{SendPreferences, respond_when_settled},
         },
     },
     http::{
         app::{ApiResult, App},
         extract::{AuthedRequest, RawBody},
-        json::OneOrMany,
+        json::{OneOrMany, StrictObject},
         params::PathParam,
     },
 };
@@ -29,11 +29,15 @@ pub(crate) const MAX_SEEN: usize = 100;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplyBody {
-    /// Plain text body. Required unless `html` is set.
+    /// Plain text body. Required unless `html` or `template` is set.
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
     html: Option<String>,
+    /// The template that writes the reply, in the place of `text` and `html`. The subject stays that of the thread.
+    #[serde(default)]
+    #[schema(value_type = Option<TemplateUseBody>)]
+    template: Option<StrictObject<TemplateUseBody>>,
     /// Whether to reply to all recipients of the message. The team's own inboxes are always left out.
     #[serde(default)]
     reply_all: bool,
@@ -85,10 +89,15 @@ pub(crate) async fn reply(
     auth.caller.require_scope(ApiKeyScope::Reply)?;
     let (id, max_wait) = (message_id(&id)?, prefer.wait()?);
     let body: ReplyBody = body.parse()?;
+    if body.quote && body.template.is_some() {
+        let detail = "cannot be combined with template: leave it out, or send text and html";
+        return Err(Problem::invalid_field("quote", detail).into());
+    }
     let request = ReplyRequest {
         seen: body.parse_seen()?,
         text: body.text,
         html: body.html,
+        template: body.template.map(|StrictObject(template)| template.into()),
         reply_all: body.reply_all,
         follow_up: body.follow_up,
         lease: body.lease,

@@ -245,7 +245,11 @@ pub(crate) async fn change(
         }
         labels.iter().try_for_each(|label| check_required_text("labels", label))?;
     }
-    let view = app.engine.conversations.change_thread(&auth.caller, id, ThreadEdit { labels, handled }).await?;
+    let view = app
+        .engine
+        .conversations
+        .change_thread(&auth.caller, id, ThreadEdit { labels, handled, ..ThreadEdit::default() })
+        .await?;
     Ok(Json(ThreadBody::of(&app, &view.thread).with_replies(&app, &view)).into_response())
 }
 

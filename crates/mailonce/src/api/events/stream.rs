@@ -3,29 +3,17 @@
 //! A stream keeps only its position in the log. It reads more events when the connection can take them, so a slow
 //! client uses no extra memory. A stream ends after an hour; the client reconnects with the last id it has seen.
 
-use axum::{
-    body::Body,
-    extract::State,
-    http::{HeaderMap, header},
-    response::{IntoResponse, Response},
-};
-use hyper::body::{Bytes, Frame};
+use axum::{extract::State, http::HeaderMap};
 use mailonce_core::{access::team::ApiKeyScope, problem::Problem};
 use mailonce_engine::events::tail::EventFollower;
-use std::{
-    convert::Infallible,
-    fmt::Write as _,
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{fmt::Write as _, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
     api::events::event_log::{EventQuery, parse_cursor},
     http::{
         app::{ApiResult, App},
+        event_stream::{self, ChunkSource},
         extract::AuthedRequest,
         params::QueryParams,
     },
@@ -61,23 +49,8 @@ pub(crate) async fn stream(
     let last = last.transpose()?.filter(|text| !text.is_empty());
     let after = last.or(query.0.after()).map(parse_cursor).transpose()?;
     let reader = app.engine.events.follow_events(&auth.caller, after, query.0.parse_selection()?).await?;
-    Ok(stream_response(reader))
+    Ok(event_stream::response(StreamState::new(reader)))
 }
-
-fn stream_response(reader: EventFollower) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        (header::CACHE_CONTROL, "no-store"),
-        (header::HeaderName::from_static("x-accel-buffering"), "no"),
-    ];
-    (headers, Body::new(EventStreamBody::new(reader))).into_response()
-}
-
-/// A future of the next chunk and of the state for the chunk after it.
-type PendingChunk = Pin<Box<dyn Future<Output = (Option<String>, Option<StreamState>)> + Send>>;
-
-/// The body of a stream.
-struct EventStreamBody(Option<PendingChunk>);
 
 /// The position of one client and the text that was not sent to it yet.
 struct StreamState {
@@ -87,18 +60,15 @@ struct StreamState {
     deadline: Instant,
 }
 
-impl EventStreamBody {
+impl StreamState {
     fn new(reader: EventFollower) -> Self {
         // Sent at once, so that the client knows that the stream is open.
         let greeting = format!("retry: {RECONNECT_MS}\nid: {}\n\n", reader.cursor());
-        Self(Some(Box::pin(
-            StreamState { reader, buffered: greeting, deadline: Instant::now() + MAX_STREAM_AGE }.next_chunk(),
-        )))
+        Self { reader, buffered: greeting, deadline: Instant::now() + MAX_STREAM_AGE }
     }
 }
 
-impl StreamState {
-    /// The next chunk; `None` ends the stream.
+impl ChunkSource for StreamState {
     async fn next_chunk(mut self) -> (Option<String>, Option<Self>) {
         if self.buffered.is_empty() {
             if Instant::now() >= self.deadline {
@@ -127,17 +97,5 @@ impl StreamState {
         let rest = self.buffered.split_off(end);
         let chunk = std::mem::replace(&mut self.buffered, rest);
         (Some(chunk), Some(self))
-    }
-}
-
-impl hyper::body::Body for EventStreamBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(step) = self.0.as_mut() else { return Poll::Ready(None) };
-        let Poll::Ready((chunk, state)) = step.as_mut().poll(cx) else { return Poll::Pending };
-        self.0 = state.map(|state| Box::pin(state.next_chunk()) as PendingChunk);
-        Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk.into()))))
     }
 }

@@ -123,7 +123,8 @@ async fn create(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResu
     };
     let mut details = ApiKeyDetails::unrestricted(&name, scopes);
     details.inboxes = inbox.map(|inbox| inbox.address.clone()).into_iter().collect();
-    let created = call.engine.access.create_api_key(&call.caller, details, None).await?.value;
+    let keyed_call = call.keyed_call("agentmail api-keys")?;
+    let created = call.engine.access.create_api_key(&call.caller, details, keyed_call).await?.value;
     let key = find(call, inbox, &created.id.to_string()).await?;
     let mut body = to_json(call, &key);
     body["api_key"] = created.secret.into();

@@ -5,7 +5,7 @@ use mailonce_core::{
     inbox::Inbox,
     limits,
     outbound::{
-        content::{EmailContent, RawAttachment, RawContent},
+        content::{EmailContent, RawContent},
         email::{Email, EmailState},
         schedule::Schedule,
     },
@@ -17,7 +17,7 @@ use mailonce_engine::{
     conversation::reply::{ForwardRequest, ReplyOverrides, ReplyRequest},
     outbound::{
         draft_send_cycles::{MAX_CONFLICT_RETRIES, draft_changes_too_fast},
-        drafts::{Draft, DraftDetails, DraftFile},
+        drafts::{Draft, DraftDetails},
         send_receipt::SendReceipt,
     },
 };
@@ -90,20 +90,10 @@ fn standalone_content(details: &DraftDetails, due: Option<Time>) -> RawContent {
         subject: details.subject.clone().unwrap_or_default(),
         text: details.text.clone(),
         html: details.html.clone(),
-        attachments: attachments(details),
+        attachments: details.attachments(),
         scheduled_at: due.map(|at| at.to_string()),
         ..RawContent::default()
     }
-}
-
-fn attachments(details: &DraftDetails) -> Vec<RawAttachment> {
-    let file = |file: &DraftFile| RawAttachment {
-        filename: file.filename.clone(),
-        content: file.content.clone(),
-        content_type: file.content_type.clone(),
-        content_id: file.content_id.clone(),
-    };
-    details.files.iter().map(file).collect()
 }
 
 /// Accepts the email of a draft, under the idempotency key that is derived from the draft.
@@ -130,7 +120,7 @@ async fn send_as_email(
         subject: details.subject.clone(),
         html: None,
         headers: Vec::new(),
-        attachments: attachments(details),
+        attachments: details.attachments(),
         scheduled_at: due.map(|at| at.to_string()),
         ttl: Some(Ttl(limits::OPERATION_RETENTION_MS)),
         refusal: send::paused_problem(call, inbox),

@@ -282,7 +282,7 @@ async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
 /// interrupted is removed first.
 async fn get_or_create(call: &AgentMailRequest, details: &DraftDetails) -> Result<(Draft, bool), Problem> {
     loop {
-        let created = call.engine.drafts.create_draft(&call.caller, details).await?;
+        let created = call.engine.drafts.create_draft(&call.caller, details, None).await?;
         if !created.value.details.removed
             || call.engine.drafts.remove_draft(&call.caller, created.value.id).await?.details.sent
         {

@@ -191,12 +191,17 @@ async fn usage(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResul
         let value = match (name.as_str(), inbox) {
             ("inbox_count", Some(_)) | ("pod_count", None) => 1,
             ("inbox_count", None) => inbox_count(call).await?,
-            ("domain_count", None) if call.caller.key.has_scope(ApiKeyScope::Admin) => domain_count(call).await?,
+            ("domain_count", None) if may_list_domains(call) => domain_count(call).await?,
             _ => continue,
         };
         body.insert(name, json!([{ "timestamp": now, "value": value }]));
     }
     Ok(as_json(StatusCode::OK, &body))
+}
+
+/// Whether the caller may see the team's domains. A key that is tied to inboxes may not.
+pub(super) fn may_list_domains(call: &AgentMailRequest) -> bool {
+    call.caller.key.has_scope(ApiKeyScope::Admin) && call.caller.require_unrestricted_key().is_ok()
 }
 
 pub(super) async fn inbox_count(call: &AgentMailRequest) -> Result<usize, Problem> {

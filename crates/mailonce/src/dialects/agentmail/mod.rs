@@ -36,10 +36,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::any,
 };
-use mailonce_core::{
-    access::team::ApiKeyScope,
-    problem::{Code, Problem},
-};
+use mailonce_core::problem::{Code, Problem};
 use serde_json::json;
 
 use self::contract::{AgentMail, AgentMailResult, ROOT};
@@ -192,10 +189,9 @@ fn pod_json(call: &AgentMailRequest) -> serde_json::Value {
     json!({ "pod_id": call.pod_id(), "name": team.name, "updated_at": at, "created_at": at })
 }
 
-/// The team as an organization. Domains are counted for keys with the scope `admin`.
+/// The team as an organization. Domains are counted for keys that may list them.
 async fn organization_json(call: &AgentMailRequest) -> Result<serde_json::Value, Problem> {
-    let is_admin = call.caller.key.has_scope(ApiKeyScope::Admin);
-    let domains = if is_admin { metrics::domain_count(call).await? } else { 0 };
+    let domains = if metrics::may_list_domains(call) { metrics::domain_count(call).await? } else { 0 };
     let at = call.caller.team.created_at.to_string();
     Ok(json!({
         "organization_id": call.pod_id(),

@@ -6,7 +6,7 @@ use mailonce_core::{
     key::Key,
     problem::{Code, Problem},
 };
-use mailonce_engine::{Caller, Engine};
+use mailonce_engine::{Caller, Engine, KeyedCall};
 use serde::de::DeserializeOwned;
 use std::{ops::Deref, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     dialects::{DialectContract as _, DialectError},
     http::{
         app::App,
-        extract::{RawBody, authenticate, bearer, call_trace, idempotency_key, percent_decode},
+        extract::{self, RawBody, authenticate, bearer, call_trace, idempotency_key, percent_decode},
     },
 };
 
@@ -80,6 +80,11 @@ impl AgentMailRequest {
     /// Parses the body. An empty one counts as `{}`.
     pub(super) fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         self.body.parse_or_empty()
+    }
+
+    /// The idempotency key and payload digest of a call other than a send; `None` without a key.
+    pub(super) fn keyed_call(&self, operation: &str) -> Result<Option<KeyedCall>, Problem> {
+        Ok(extract::keyed_call(self.key.as_ref(), operation, &self.path, &self.body.canonical()?))
     }
 
     /// The id of the team, which is also the id of its only pod.

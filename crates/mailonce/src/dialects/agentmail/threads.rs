@@ -169,7 +169,9 @@ async fn update(call: &AgentMailRequest, inbox: Option<&Inbox>, id: &str) -> Age
         }
     }
     if thread.has_row {
-        let edit = ThreadEdit { labels: Some(thread.thread_labels.clone()), handled: None };
+        // Only what is asked for changes: another call may change other labels at the same time.
+        let add_labels = add.iter().filter(|label| !remove.contains(label)).cloned().collect();
+        let edit = ThreadEdit { add_labels, remove_labels: remove.clone(), ..ThreadEdit::default() };
         call.engine.conversations.change_thread(&call.caller, ThreadId(thread.id), edit).await?;
     } else if let Some(mail) = thread.mails.first_mut() {
         // A sent email without a reply: the thread is not stored, so the email holds the labels.

@@ -274,6 +274,7 @@ pub(super) async fn create(
     body: ResendRequestBody,
 ) -> ResendResult {
     let inbox = find_inbox(&app, &auth, &inbox).await?;
+    let keyed_call = auth.keyed_call("resend draft", &inbox.id.to_string(), &body.canonical()?);
     let body: DraftRequestBody = body.parse()?;
     if body.is_empty() {
         return Err(field_problem(
@@ -283,17 +284,13 @@ pub(super) async fn create(
         .into());
     }
     let mut details = DraftDetails::empty(inbox.id, app.engine.ctx.now());
-    details.client_id = auth.key.as_ref().map(|key| format!("resend {}", key.as_str()));
     details.in_reply_to = match (&body.thread_id, &body.reply_to_email_id) {
         (None, None) => None,
         (Some(thread), Some(email)) => Some(check_replied_to(&app, &auth, &inbox, (thread, email)).await?.to_string()),
         _ => return Err(field_problem("thread_id", "Use `thread_id` and `reply_to_email_id` together.").into()),
     };
     body.apply(&mut details, app.engine.ctx.now())?;
-    let created = app.engine.drafts.create_draft(&auth.caller, &details).await?.value;
-    if created.details.inbox != inbox.id {
-        return Err(Problem::new(Code::KeyMismatch, "the key belongs to a draft of another inbox").into());
-    }
+    let created = app.engine.drafts.create_draft(&auth.caller, &details, keyed_call).await?.value;
     Ok(object_response("inbox_draft", created.id))
 }
 
@@ -425,13 +422,7 @@ async fn send_as_email(
 ) -> Result<SendReceipt, Problem> {
     let (details, ttl) = (&draft.details, Some(Ttl(limits::OPERATION_RETENTION_MS)));
     let key = Some(app.engine.drafts.send_cycle_key(&auth.caller, draft)?);
-    let file = |file: &DraftFile| RawAttachment {
-        filename: file.filename.clone(),
-        content: file.content.clone(),
-        content_type: file.content_type.clone(),
-        content_id: file.content_id.clone(),
-    };
-    let attachments = details.files.iter().map(file).collect();
+    let attachments = details.attachments();
     check_test_recipients(&details.to, &details.cc, &details.bcc)?;
     if let Some(message) = replied_to(details) {
         let request =

@@ -10,7 +10,7 @@ use mailonce_core::{
     inbox::Inbox,
     problem::{Code, Problem},
 };
-use mailonce_engine::inbox::labels::check_labels;
+use mailonce_engine::inbox::labels::{LabelOverrides, check_labels};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -34,6 +34,8 @@ struct InboxLabels {
     inbox: Inbox,
     threads: Vec<Thread>,
     names: BTreeSet<String>,
+    /// The labels that callers created for the inbox and removed from it.
+    overrides: LabelOverrides,
 }
 
 impl InboxLabels {
@@ -41,10 +43,10 @@ impl InboxLabels {
         auth.caller.require_scope(ApiKeyScope::Read)?;
         let inbox = find_inbox(app, auth, inbox).await?;
         let threads = all_threads(app, auth, inbox.id).await?;
-        let created = app.engine.inboxes.label_overrides(&auth.caller, inbox.id.0).await?.added;
-        let used = threads.iter().flat_map(|thread| thread.details.labels.iter().cloned());
-        let names = created.into_iter().chain(used).filter(|name| name != TRASH).collect();
-        Ok(Self { inbox, threads, names })
+        let overrides = app.engine.inboxes.label_overrides(&auth.caller, inbox.id.0).await?;
+        let used = threads.iter().flat_map(|thread| thread.details.labels.iter());
+        let names = overrides.added.iter().chain(used).filter(|name| *name != TRASH).cloned().collect();
+        Ok(Self { inbox, threads, names, overrides })
     }
 
     /// Refuses a name that the inbox has already, in any case.
@@ -60,6 +62,13 @@ impl InboxLabels {
         if self.names.contains(label) { Ok(()) } else { Err(Problem::new(Code::NotFound, "Label not found")) }
     }
 
+    /// Whether a rename began: the inbox has the new name in the place of the old one. Some threads may still have the
+    /// old one, so a repeat of the call finishes it.
+    fn is_renamed(&self, old: &str, new: &str) -> bool {
+        let has = |labels: &[String], name: &str| labels.iter().any(|label| label == name);
+        has(&self.overrides.removed, old) && has(&self.overrides.added, new)
+    }
+
     /// Replaces a label on every thread that has it, or removes it.
     async fn replace_on_threads(
         &self,
@@ -69,10 +78,9 @@ impl InboxLabels {
         new: Option<&str>,
     ) -> Result<(), Problem> {
         for thread in self.threads.iter().filter(|thread| thread.details.labels.iter().any(|one| one == label)) {
-            let mut labels = thread.details.labels.clone();
-            labels.retain(|one| one != label && Some(one.as_str()) != new);
-            labels.extend(new.map(str::to_owned));
-            let edit = ThreadEdit { labels: Some(labels), handled: None };
+            // Only this label changes: another call may change others at the same time.
+            let add_labels = new.map(str::to_owned).into_iter().collect();
+            let edit = ThreadEdit { add_labels, remove_labels: vec![label.to_owned()], ..ThreadEdit::default() };
             app.engine.conversations.change_thread(&auth.caller, thread.id, edit).await?;
         }
         Ok(())
@@ -136,11 +144,15 @@ pub(super) async fn change(
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Reply)?;
     let labels = InboxLabels::load(&app, &auth, &inbox).await?;
-    labels.require(&label)?;
-    let Some(name) = body.parse::<LabelRequestBody>()?.name.filter(|name| *name != label) else {
+    let name = body.parse::<LabelRequestBody>()?.name.unwrap_or_else(|| label.clone());
+    let is_repeat = labels.is_renamed(&label, &name);
+    if !is_repeat {
+        labels.require(&label)?;
+    }
+    if name == label {
         return Ok(object_response("inbox_label", label));
-    };
-    if !name.eq_ignore_ascii_case(&label) {
+    }
+    if !is_repeat && !name.eq_ignore_ascii_case(&label) {
         labels.check_new(&name)?;
     }
     check_labels(std::slice::from_ref(&name), "name")?;
@@ -170,20 +182,19 @@ struct ThreadLabelsBody {
     labels: Option<Vec<String>>,
 }
 
-/// Sets the labels of a thread, and responds with them.
+/// Changes the labels of a thread, and responds with them.
 async fn set_labels(
     app: &App,
     auth: &ResendRequest,
     (inbox, thread): (&str, &str),
-    change: impl FnOnce(Vec<String>) -> Vec<String>,
+    change: impl FnOnce(&Thread) -> ThreadEdit,
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Reply)?;
     let thread = find_thread(app, auth, inbox, thread).await?.thread;
-    let (hidden, shown): (Vec<String>, Vec<String>) =
-        thread.details.labels.iter().cloned().partition(|label| label == TRASH);
-    let labels: Vec<String> = change(shown).into_iter().chain(hidden).collect();
-    check_labels(&labels, "labels")?;
-    let edit = ThreadEdit { labels: Some(labels), handled: None };
+    let edit = change(&thread);
+    let mut after = thread.clone();
+    after.edit(edit.clone(), thread.last_activity_at);
+    check_labels(&after.details.labels, "labels")?;
     let changed = app.engine.conversations.change_thread(&auth.caller, thread.id, edit).await?.thread;
     let data = label_bodies(&changed.details.labels);
     Ok(json(StatusCode::OK, &LabelListBody { object: "list", data }))
@@ -210,11 +221,8 @@ pub(super) async fn add_to_thread(
     body: ResendRequestBody,
 ) -> ResendResult {
     let added = known_labels(&app, &auth, &inbox, &body).await?;
-    let add = |mut labels: Vec<String>| {
-        labels.retain(|label| !added.contains(label));
-        labels.into_iter().chain(added).collect()
-    };
-    set_labels(&app, &auth, (&inbox, &thread), add).await
+    let edit = ThreadEdit { add_labels: added, ..ThreadEdit::default() };
+    set_labels(&app, &auth, (&inbox, &thread), |_| edit).await
 }
 
 /// `PUT /inboxes/{inbox}/threads/{thread}/labels`.
@@ -225,7 +233,11 @@ pub(super) async fn set_on_thread(
     body: ResendRequestBody,
 ) -> ResendResult {
     let labels = known_labels(&app, &auth, &inbox, &body).await?;
-    set_labels(&app, &auth, (&inbox, &thread), |_| labels).await
+    let set = |thread: &Thread| {
+        let hidden = thread.details.labels.iter().filter(|label| *label == TRASH).cloned();
+        ThreadEdit { labels: Some(labels.into_iter().chain(hidden).collect()), ..ThreadEdit::default() }
+    };
+    set_labels(&app, &auth, (&inbox, &thread), set).await
 }
 
 /// `DELETE /inboxes/{inbox}/threads/{thread}/labels/{label}`.
@@ -235,9 +247,6 @@ pub(super) async fn remove_from_thread(
     DialectPath((inbox, thread, label), ..): ThreadLabelPath,
 ) -> ResendResult {
     InboxLabels::load(&app, &auth, &inbox).await?.require(&label)?;
-    let remove = |mut labels: Vec<String>| {
-        labels.retain(|one| *one != label);
-        labels
-    };
-    set_labels(&app, &auth, (&inbox, &thread), remove).await
+    let edit = ThreadEdit { remove_labels: vec![label], ..ThreadEdit::default() };
+    set_labels(&app, &auth, (&inbox, &thread), |_| edit).await
 }

@@ -8,6 +8,7 @@ use mailonce_core::{
 };
 use mailonce_engine::control::suppressions::{SuppressionDetails, SuppressionView};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::{
@@ -90,7 +91,10 @@ async fn find(app: &App, auth: &ResendRequest, name: &str) -> Result<Suppression
 }
 
 async fn remove_one(app: &App, auth: &ResendRequest, name: &str) -> Result<SuppressionView, Problem> {
-    let view = find(app, auth, name).await?;
+    remove_found(app, auth, &find(app, auth, name).await?).await
+}
+
+async fn remove_found(app: &App, auth: &ResendRequest, view: &SuppressionView) -> Result<SuppressionView, Problem> {
     // The entry of a person who was erased has an alias in the place of the address and stays.
     let address = Address::parse(&view.address).map_err(|_alias| missing())?;
     app.engine.control.remove_suppression(&auth.caller, &address).await.map_err(with_dialect_message)
@@ -229,13 +233,17 @@ pub(super) async fn remove_batch(State(app): State<App>, auth: ResendRequest, bo
         _ => return Err(field_problem("emails", "Use one of `emails` and `ids`.").into()),
     };
     check_batch(field, &names)?;
+    let mut found = Vec::with_capacity(names.len());
     for name in &names {
-        find(&app, &auth, name).await?;
+        found.push(find(&app, &auth, name).await?);
     }
-    let mut data = Vec::with_capacity(names.len());
-    for name in &names {
-        let removed = remove_one(&app, &auth, name).await?;
-        data.push(BatchItemBody { object: "suppression", id: removed.id.to_string(), deleted: Some(true) });
+    let (mut data, mut removed) = (Vec::with_capacity(found.len()), BTreeSet::new());
+    for view in &found {
+        // An entry may be named twice, by its id or in other letters.
+        if removed.insert(view.id) {
+            remove_found(&app, &auth, view).await?;
+        }
+        data.push(BatchItemBody { object: "suppression", id: view.id.to_string(), deleted: Some(true) });
     }
     Ok(json(StatusCode::OK, &BatchResultBody { data }))
 }

@@ -81,9 +81,10 @@ impl WordingBody {
     }
 
     fn apply(&self, source: &mut TemplateSource) {
-        let part = |text: &String| Some(to_native(text)).filter(|text| !text.is_empty());
+        let native_tags = NativeTags::of(source);
+        let part = |text: &String| Some(to_native(text, &native_tags)).filter(|text| !text.is_empty());
         if let Some(subject) = &self.subject {
-            source.subject = to_native(subject);
+            source.subject = to_native(subject, &native_tags);
         }
         if let Some(html) = &self.html {
             source.html = part(html);
@@ -296,13 +297,14 @@ pub(super) async fn duplicate(
     State(app): State<App>,
     auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
-    _: ResendRequestBody,
+    body: ResendRequestBody,
 ) -> ResendResult {
     let template = find_template(&app, &auth.caller, &name).await?;
+    let keyed_call = auth.keyed_call("template copies", &template.id.to_string(), &body.canonical()?);
     for copy in 1..=MAX_COPIES {
         let suffix = if copy == 1 { "-copy".to_owned() } else { format!("-copy-{copy}") };
         let copied = (format!("{}{suffix}", template.name), template.source.clone());
-        match app.engine.outbound.create_template(&auth.caller, copied.0, copied.1, None).await {
+        match app.engine.outbound.create_template(&auth.caller, copied.0, copied.1, keyed_call.clone()).await {
             Err(problem) if problem.code == Code::NameTaken => {}
             created => return Ok(object_response("template", created?.value.id)),
         }
@@ -325,8 +327,30 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Translates Resend's syntax: `{{{NAME}}}` is a variable, and everything else is text.
-fn to_native(text: &str) -> String {
+/// The pairs of signs around a native tag.
+const TAGS: [(&str, &str); 3] = [("{{", "}}"), ("{%", "%}"), ("{#", "#}")];
+
+/// The wording that a template has. A tag of it that Resend does not know is shown as it is, so it stays a tag when it
+/// is sent back.
+#[derive(Default)]
+struct NativeTags(String);
+
+impl NativeTags {
+    fn of(source: &TemplateSource) -> Self {
+        let parts = [Some(&source.subject), source.text.as_ref(), source.html.as_ref()];
+        Self(parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("\n"))
+    }
+
+    /// The tag at the start of a text, if the template has the same one.
+    fn at_start<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let (open, close) = TAGS.into_iter().find(|(open, _)| text.starts_with(open))?;
+        let end = text.get(open.len()..)?.find(close)? + open.len() + close.len();
+        text.get(..end).filter(|tag| self.0.contains(tag))
+    }
+}
+
+/// Translates Resend's syntax: `{{{NAME}}}` is a variable, and everything else is text, except for native tags.
+fn to_native(text: &str, native_tags: &NativeTags) -> String {
     let (mut native, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(place) = rest.find('{') {
         let (before, found) = rest.split_at(place);
@@ -335,7 +359,10 @@ fn to_native(text: &str) -> String {
         if let Some((name, after)) = variable.filter(|(name, _)| is_variable(name.trim())) {
             native.extend(["{{ ", name.trim(), " }}"]);
             rest = after;
-        } else if let Some(sign) = ["{{", "{%", "{#"].into_iter().find(|sign| found.starts_with(sign)) {
+        } else if let Some(tag) = native_tags.at_start(found) {
+            native.push_str(tag);
+            rest = found.get(tag.len()..).unwrap_or_default();
+        } else if let Some((sign, _)) = TAGS.into_iter().find(|(sign, _)| found.starts_with(sign)) {
             native.extend(["{{ \"", sign, "\" }}"]);
             rest = found.get(2..).unwrap_or_default();
         } else {
@@ -375,9 +402,21 @@ mod tests {
             ("{{{not a name}}}", "{{ \"{{\" }}{not a name}}}"),
             ("{{{OPEN", "{{ \"{{\" }}{OPEN"),
         ] {
-            assert_eq!(to_native(resend), native);
+            assert_eq!(to_native(resend, &NativeTags::default()), native);
             assert_eq!(to_resend(native), resend.replace("{{{ a_1 }}}", "{{{a_1}}}"));
         }
+    }
+
+    #[test]
+    fn what_a_native_template_shows_can_be_sent_back() {
+        let native =
+            "{% if user.vip %}{# note #}Dear {{ user.name|upper }}, {{ order }} {{ \"{{\" }} raw }}{% endif %}";
+        let source = TemplateSource { html: Some(native.into()), ..TemplateSource::default() };
+        let native_tags = NativeTags::of(&source);
+        assert_eq!(to_native(&to_resend(native), &native_tags), native);
+        let corrected = to_resend(native).replace("Dear", "Hello {{ user.mail }}");
+        let expected = native.replace("Dear", "Hello {{ \"{{\" }} user.mail }}");
+        assert_eq!(to_native(&corrected, &native_tags), expected, "tags that the template does not have are text");
     }
 
     #[test]

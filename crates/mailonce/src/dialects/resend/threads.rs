@@ -337,9 +337,9 @@ pub(super) async fn change(
         .into());
     }
     let edit = match folder.as_deref() {
-        Some("archive") => ThreadEdit { labels: Some(labels_in_trash(&view.thread, false)), handled: Some(true) },
-        Some("inbox") => ThreadEdit { labels: Some(labels_in_trash(&view.thread, false)), handled: Some(false) },
-        Some(TRASH) => ThreadEdit { labels: Some(labels_in_trash(&view.thread, true)), handled: None },
+        Some("archive") => ThreadEdit { handled: Some(true), ..leave_trash() },
+        Some("inbox") => ThreadEdit { handled: Some(false), ..leave_trash() },
+        Some(TRASH) => move_to_trash(),
         Some(_) => {
             return Err(field_problem("folder", "The `folder` must be `inbox`, `archive` or `trash`.").into());
         }
@@ -349,12 +349,12 @@ pub(super) async fn change(
     Ok(json(StatusCode::OK, &summary(&view)))
 }
 
-/// The labels of a thread after it was moved to the trash or out of it.
-fn labels_in_trash(thread: &Thread, in_trash: bool) -> Vec<String> {
-    let mut labels = thread.details.labels.clone();
-    labels.retain(|label| label != TRASH);
-    labels.extend(in_trash.then(|| TRASH.to_owned()));
-    labels
+fn move_to_trash() -> ThreadEdit {
+    ThreadEdit { add_labels: vec![TRASH.to_owned()], ..ThreadEdit::default() }
+}
+
+fn leave_trash() -> ThreadEdit {
+    ThreadEdit { remove_labels: vec![TRASH.to_owned()], ..ThreadEdit::default() }
 }
 
 /// `DELETE /inboxes/{inbox}/threads/{thread}`. Moves the thread to the trash, as Resend does; `folder` moves it back.
@@ -365,8 +365,7 @@ pub(super) async fn remove(
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Reply)?;
     let thread = find_thread(&app, &auth, &inbox, &thread).await?.thread;
-    let edit = ThreadEdit { labels: Some(labels_in_trash(&thread, true)), handled: None };
-    app.engine.conversations.change_thread(&auth.caller, thread.id, edit).await?;
+    app.engine.conversations.change_thread(&auth.caller, thread.id, move_to_trash()).await?;
     Ok(deleted_response("inbox_thread", thread.id))
 }
 

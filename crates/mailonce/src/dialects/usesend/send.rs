@@ -5,14 +5,17 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     address::NamedAddress,
     key::Key,
-    outbound::content::{EmailContent, RawContent},
-    problem::{Code, Problem},
+    outbound::{
+        content::{EmailContent, RawContent},
+        template::TemplateUse,
+    },
+    problem::{Code, Problem, shorten},
     time::Time,
     ttl::Ttl,
 };
 use mailonce_engine::{Caller, Engine, outbound::keyed_send::SendRequest};
-use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
-use serde_json::{Value, value::RawValue};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::{Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json};
 use crate::{
@@ -61,7 +64,9 @@ struct SendBody {
     #[serde(default)]
     scheduled_at: Option<String>,
     #[serde(default)]
-    template_id: Option<IgnoredAny>,
+    template_id: Option<String>,
+    #[serde(default)]
+    variables: Option<Map<String, Value>>,
     #[serde(default)]
     in_reply_to_id: Option<String>,
 }
@@ -81,15 +86,22 @@ impl SendBody {
     async fn into_request(self, engine: &Engine, caller: &Caller, key: Option<Key>) -> Result<SendRequest, Problem> {
         let headers = self.headers(engine, caller).await?;
         self.check()?;
+        let template = self.template_id.map(|name| TemplateUse {
+            name,
+            version: None,
+            variables: self.variables.unwrap_or_default(),
+        });
+        // As in useSend, a template replaces subject and HTML.
+        let (subject, html) = if template.is_some() { (None, None) } else { (self.subject, self.html) };
         let raw = RawContent {
             from: self.from.unwrap_or_default(),
             to: self.to.0,
             cc: self.cc.non_empty(),
             bcc: self.bcc.non_empty(),
             reply_to: self.reply_to.non_empty(),
-            subject: self.subject.unwrap_or_default(),
+            subject: subject.unwrap_or_default(),
             text: self.text,
-            html: self.html,
+            html,
             headers,
             attachments: self
                 .attachments
@@ -100,27 +112,19 @@ impl SendBody {
             tags: Vec::new(),
             metadata: Vec::new(),
             scheduled_at: self.scheduled_at,
-            template: None,
+            template,
         };
         let content = EmailContent::validate(raw)?;
         Ok(SendRequest { ttl: Some(KEY_TTL), ..SendRequest::new(content, key) })
     }
 
     fn check(&self) -> Result<(), Problem> {
-        if self.template_id.is_some() {
-            return Err(field_problem("templateId", "templateId is not supported; send text or html"));
-        }
         let from = self.from.as_deref().ok_or_else(|| field_problem("from", "from is required"))?;
         NamedAddress::parse(from).map_err(|_wrong| field_problem("from", "From email is invalid"))?;
         if self.to.0.is_empty() {
             return Err(field_problem("to", "to is required"));
         }
-        if self.subject.as_deref().unwrap_or_default().is_empty() {
-            return Err(field_problem("subject", "Either subject or templateId is required"));
-        }
-        if self.text.as_deref().unwrap_or_default().is_empty() && self.html.as_deref().unwrap_or_default().is_empty() {
-            return Err(field_problem("text", "Either text or html is required"));
-        }
+        self.check_wording()?;
         if self.scheduled_at.as_deref().is_some_and(|at| Time::parse(at).is_none()) {
             return Err(field_problem("scheduledAt", "scheduledAt must be an ISO 8601 time with an offset"));
         }
@@ -132,6 +136,21 @@ impl SendBody {
             Some(n) => Err(field_problem("attachments", format!("attachments[{n}].content is required"))),
             None => Ok(()),
         }
+    }
+
+    fn check_wording(&self) -> Result<(), Problem> {
+        let is_empty = |text: &Option<String>| text.as_deref().unwrap_or_default().is_empty();
+        if self.template_id.is_some() {
+            let text = "text cannot be combined with templateId: the template writes the email";
+            return if is_empty(&self.text) { Ok(()) } else { Err(field_problem("text", text)) };
+        }
+        if is_empty(&self.subject) {
+            return Err(field_problem("subject", "Either subject or templateId is required"));
+        }
+        if is_empty(&self.text) && is_empty(&self.html) {
+            return Err(field_problem("text", "Either text or html is required"));
+        }
+        Ok(())
     }
 
     /// The caller's headers without those that useSend drops, plus `In-Reply-To` and `References` for `inReplyToId`.
@@ -162,8 +181,8 @@ pub(super) struct SendReceiptBody {
     pub(super) email_id: String,
 }
 
-/// Replaces the detail of a sender problem by the message of the dialect, which names the domain.
-fn with_domain_message(problem: Problem) -> Problem {
+/// Replaces the detail of a problem with the sender or the template by the message of the dialect.
+fn with_dialect_message(problem: Problem) -> Problem {
     let domain = || problem.detail.split(' ').find_map(|word| word.split_once('@')).map_or("", |(_, domain)| domain);
     match problem.code {
         Code::SenderNotVerified => {
@@ -173,6 +192,11 @@ fn with_domain_message(problem: Problem) -> Problem {
         Code::SenderNotAllowed => {
             let detail = format!("API key does not have access to domain: {}", domain());
             Problem::for_field(problem.code, "from", detail)
+        }
+        Code::TemplateError if problem.field.as_deref() == Some("template.name") => {
+            let name = problem.extensions.get("template").and_then(Value::as_str).unwrap_or_default();
+            let detail = format!("templateId names no template: {}", shorten(name));
+            Problem::for_field(problem.code, "templateId", detail)
         }
         _ => problem,
     }
@@ -184,7 +208,7 @@ pub(super) async fn send(State(app): State<App>, auth: UsesendRequest, body: Use
     let send_body = body.parse::<SendBody>()?;
     drop(body);
     let request = send_body.into_request(&app.engine, &auth.caller, auth.key).await?;
-    let sent = app.engine.outbound.send(&auth.caller, request).await.map_err(with_domain_message)?;
+    let sent = app.engine.outbound.send(&auth.caller, request).await.map_err(with_dialect_message)?;
     Ok(respond_to_send::<Usesend>(&sent, || json(StatusCode::OK, &SendReceiptBody { email_id: sent.id.to_string() })))
 }
 
@@ -213,7 +237,7 @@ pub(super) async fn batch(State(app): State<App>, auth: UsesendRequest, body: Us
     }
     drop(body);
     let mut result =
-        app.engine.outbound.send_batch(&auth.caller, auth.key, items, true).await.map_err(with_domain_message)?;
+        app.engine.outbound.send_batch(&auth.caller, auth.key, items, true).await.map_err(with_dialect_message)?;
     if !result.errors.is_empty() {
         return Err(result.errors.remove(0).1.into());
     }

@@ -10,6 +10,7 @@ mod messages;
 mod outcome;
 mod reply;
 mod send;
+mod template_arg;
 mod thread;
 mod tool_list;
 mod tool_reply;
@@ -41,6 +42,17 @@ const DEFAULT_WAIT_S: u64 = 4;
 const MAX_LISTED_INBOXES: usize = 10;
 /// Characters of an unknown tool name that the error repeats.
 const MAX_ECHOED_CHARS: usize = 128;
+
+/// Whether a tool may wait for mail before it returns.
+pub(super) fn waits(name: &str) -> bool {
+    matches!(name, "wait_for_message" | "take_artifact")
+}
+
+/// How long a call waits at most, in seconds.
+pub(super) fn wait_seconds(params: &Map<String, Value>) -> u64 {
+    let stated = params.get("arguments").and_then(|arguments| arguments.get("timeout_s")).and_then(Value::as_u64);
+    stated.unwrap_or(DEFAULT_WAIT_S).min(MAX_WAIT_S)
+}
 
 /// A tool result, and the URL of the approval page if this call created a question for a person.
 pub(super) type ToolCallResult = (Map<String, Value>, Option<String>);

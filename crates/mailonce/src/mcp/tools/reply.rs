@@ -7,15 +7,18 @@ use serde_json::Value;
 
 use super::{ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id, send};
 use crate::api::MAX_SEEN;
-use crate::mcp::tools::message_view;
+use crate::mcp::tools::{message_view, template_arg::TemplateArg};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReplyToolArgs {
     message: String,
-    text: String,
+    #[serde(default)]
+    text: Option<String>,
     #[serde(default)]
     html: Option<String>,
+    #[serde(default)]
+    template: Option<TemplateArg>,
     #[serde(default)]
     reply_all: Option<bool>,
     #[serde(default)]
@@ -36,9 +39,14 @@ pub(super) async fn reply_email(ctx: &ToolContext<'_>, arguments: &Value) -> Too
     if seen.len() > MAX_SEEN {
         return Err(invalid_argument("seen", format!("must have at most {MAX_SEEN} ids")));
     }
+    let template = args.template.map(TemplateArg::parse).transpose()?;
+    if args.text.is_none() && template.is_none() {
+        return Err(invalid_argument("text", "is required, unless `template` names stored wording"));
+    }
     let request = ReplyRequest {
-        text: Some(args.text),
+        text: args.text,
         html: args.html,
+        template,
         reply_all: args.reply_all.unwrap_or_default(),
         follow_up: args.follow_up.unwrap_or_default(),
         seen: seen.iter().map(|text| parse_id("seen", text)).collect::<Result<_, Problem>>()?,

@@ -22,7 +22,10 @@ use super::{
 };
 use crate::{
     http::json::check_text,
-    mcp::tools::tool_reply::{REJECTED_NEXT_STEP, send_status, status_next_step},
+    mcp::tools::{
+        template_arg::TemplateArg,
+        tool_reply::{REJECTED_NEXT_STEP, send_status, status_next_step},
+    },
 };
 
 /// Arguments of `send_email`. The intent is flat, because models fill in flat schemas most reliably.
@@ -30,10 +33,14 @@ use crate::{
 #[serde(deny_unknown_fields)]
 struct SendToolArgs {
     to: String,
-    subject: String,
-    text: String,
+    #[serde(default)]
+    subject: Option<String>,
+    #[serde(default)]
+    text: Option<String>,
     #[serde(default)]
     html: Option<String>,
+    #[serde(default)]
+    template: Option<TemplateArg>,
     #[serde(rename = "type")]
     kind: String,
     entity: String,
@@ -50,6 +57,12 @@ struct SendToolArgs {
 pub(super) async fn send_email(ctx: &ToolContext<'_>, arguments: &Value) -> ToolResult {
     ctx.caller.require_scope(ApiKeyScope::Send)?;
     let args: SendToolArgs = parse_args(arguments)?;
+    let template = args.template.map(TemplateArg::parse).transpose()?;
+    for (field, value) in [("subject", &args.subject), ("text", &args.text)] {
+        if value.is_none() && template.is_none() {
+            return Err(invalid_argument(field, "is required, unless `template` names stored wording"));
+        }
+    }
     let intent = parse_intent(args.kind, args.entity, args.version, args.period)?;
     let may_send = |inbox: &Inbox| ctx.caller.key.may_send_from(&inbox.address);
     let inbox = match find_inbox_where(ctx, args.inbox.as_deref(), may_send).await {
@@ -60,9 +73,10 @@ pub(super) async fn send_email(ctx: &ToolContext<'_>, arguments: &Value) -> Tool
     let content = EmailContent::validate(RawContent {
         from: inbox.address.clone(),
         to: vec![args.to],
-        subject: args.subject,
-        text: Some(args.text),
+        subject: args.subject.unwrap_or_default(),
+        text: args.text,
         html: args.html,
+        template,
         ..RawContent::default()
     })?;
     let request = SendRequest {

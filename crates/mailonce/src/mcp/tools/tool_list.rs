@@ -4,7 +4,7 @@ use mailonce_core::access::team::ApiKeyScope;
 use mailonce_engine::Caller;
 use serde_json::{Map, Value, json};
 
-use super::super::object;
+use super::{super::object, template_arg};
 
 /// MCP tool annotations. Clients use them to decide whether to ask the user before a call.
 struct ToolHints {
@@ -29,7 +29,7 @@ struct ToolSpec {
     hints: ToolHints,
     description: &'static str,
     /// Name, type (prefixed with `*` if required) and description of each argument. A type may be a list of words:
-    /// `code|link`.
+    /// `code|link`. The type `template` is an object.
     inputs: &'static [(&'static str, &'static str, &'static str)],
     /// Name and type of each member of the result besides `status` and `next`.
     outputs: &'static [(&'static str, &'static str)],
@@ -63,9 +63,10 @@ const TOOLS: [ToolSpec; 10] = [
                 sends a second email, even if the text differs.",
         inputs: &[
             ("to", "*string", "one address"),
-            ("subject", "*string", ""),
-            ("text", "*string", ""),
+            ("subject", "string", "required without template"),
+            ("text", "string", "required without template"),
             ("html", "string", ""),
+            ("template", "template", "stored wording instead"),
             ("type", "*string", "kind of email, e.g. order.confirmation"),
             ("entity", "*string", "existing id of the thing it is about, e.g. order_4821"),
             ("version", "integer", "leave out"),
@@ -82,8 +83,9 @@ const TOOLS: [ToolSpec; 10] = [
         description: "Reply to a received message. Each message gets one reply, even if the text differs.",
         inputs: &[
             ("message", "*string", "id"),
-            ("text", "*string", ""),
+            ("text", "string", "required without template"),
             ("html", "string", ""),
+            ("template", "template", "stored wording instead; the subject stays"),
             ("reply_all", "boolean", ""),
             ("follow_up", "integer", "1, 2 … for another email after your reply"),
             ("seen", "array", "ids of newer messages you have read"),
@@ -255,6 +257,9 @@ fn input_schema(tool: &ToolSpec) -> Value {
         let json_type = if words.is_empty() { kind } else { "string" };
         // A model under a strict schema must fill every argument, so what is optional may be null.
         let mut schema = object([("type", if is_required { json!(json_type) } else { json!([json_type, "null"]) })]);
+        if kind == "template" {
+            schema = template_arg::schema();
+        }
         if !words.is_empty() {
             let null = (!is_required).then_some(Value::Null);
             schema.insert("enum".into(), words.into_iter().map(Value::from).chain(null).collect());

@@ -89,6 +89,7 @@ fn is_error(code: Code) -> bool {
             | Code::UnknownField
             | Code::InvalidQuery
             | Code::InvalidField
+            | Code::TemplateError
             | Code::NotFound
             | Code::TooLarge
             | Code::CursorReset

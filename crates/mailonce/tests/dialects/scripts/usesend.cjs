@@ -128,6 +128,30 @@ async function errors() {
   await bad(usesend.emails.get("00000000-0000-7000-8000-000000000000"), "NOT_FOUND", "Email not found");
 }
 
+/** Templates are made with the native API: useSend has none for them. */
+async function templates() {
+  const call = async (method, path, body) => {
+    const headers = { authorization: `Bearer ${process.env.KEY}`, "content-type": "application/json" };
+    const answer = await fetch(`${new URL(process.env.URL).origin}/v1/templates${path}`, { method, headers, body: JSON.stringify(body) });
+    assert.ok(answer.ok, await answer.clone().text());
+    return answer.json();
+  };
+  const made = await call("POST", "", { name: "use-welcome", subject: "Hi {{ name }}", html: "<p>Welcome, {{ name }}.</p>" });
+  const templated = (words = {}) => ({ from: "agent@mailonce.test", to: "ada@example.com", templateId: made.id, variables: { name: "Ada" }, ...words });
+  const first = await good(usesend.emails.send(templated(), { idempotencyKey: "use-template" }));
+  const email = await good(usesend.emails.get(first.emailId));
+  assert.deepEqual([email.subject, email.html], ["Hi Ada", "<p>Welcome, Ada.</p>"]);
+  await call("PATCH", "/use-welcome", { subject: "Bye {{ name }}" });
+  assert.equal((await good(usesend.emails.send(templated(), { idempotencyKey: "use-template" }))).emailId, first.emailId);
+  await bad(usesend.emails.send(templated({ variables: { name: "Bob" } }), { idempotencyKey: "use-template" }), "NOT_UNIQUE", MISMATCH);
+  const named = await good(usesend.emails.send(templated({ templateId: "use-welcome", subject: "Ignored", variables: { name: "Eve" } })));
+  assert.equal((await good(usesend.emails.get(named.emailId))).subject, "Bye Eve");
+  await bad(usesend.emails.send(templated({ templateId: "none" })), "BAD_REQUEST", "templateId names no template: none");
+  await bad(usesend.emails.send(templated({ text: "Hi" })), "BAD_REQUEST", "text cannot be combined with templateId: the template writes the email");
+  assert.match(await bad(usesend.emails.send(templated({ variables: {} })), "BAD_REQUEST"), /`name` has no value/);
+  assert.equal((await good(usesend.emails.batch([templated({ variables: { name: "Cid" } })]))).length, 1);
+}
+
 async function refusals() {
   const refused = {};
   for (const [dotted, { thing, name }] of all) {
@@ -145,6 +169,7 @@ async function refusals() {
   await webhooks();
   await analytics();
   await errors();
+  await templates();
   const refused = await refusals();
   console.log(JSON.stringify({ methods: [...all.keys()].sort(), worked: [...worked].sort(), refused }));
 })().catch((error) => {

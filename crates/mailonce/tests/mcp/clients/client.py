@@ -69,6 +69,15 @@ async def exercise(client, tag):
     code = {"type": "code", "for": tag, "from": shop}
     assert (await call("take_artifact", code))["value"] == "402625"
     assert (await call("take_artifact", {**code, "for": "another"}))["status"] == "already_consumed"
+    progress = []
+
+    async def on_progress(value, total, message):
+        progress.append(value)
+
+    waiting = {"from": f"nobody-{tag}@people.test", "timeout_s": 3}
+    result = await client.call_tool("wait_for_message", waiting, progress_callback=on_progress)
+    assert result.structured_content["status"] == "timeout", result
+    assert len(progress) >= 2 and progress == sorted(set(progress)), progress
     assert (await call("ask_human", {"entity": tag, "question": "May I?"}))["status"] == "open"
     assert len(called) == 10
 

@@ -450,6 +450,42 @@ fn proof_that_contradicts_us_is_told_as_a_correction() {
     }
 }
 
+/// Whether the next event is the first one that says that the email was sent.
+fn is_first_sent(email: &mut Email, number: u16) -> bool {
+    let (_, event) = email.capture(number, T0).unwrap();
+    assert_eq!(event.kind, EventKind::EmailSent);
+    event.data.get("sent_before").is_none()
+}
+
+#[test]
+fn one_sent_event_of_an_email_is_the_first_also_if_a_part_was_proven_otherwise() {
+    let in_doubt = || {
+        let mut email = email(3);
+        assert!(email.lease_handoff(0, NODE, T0));
+        let hold = mark(&mut email);
+        drop(email.apply_action(&settle(hold, Some(1), ReplyMeaning::Unknown), T0));
+        email
+    };
+    let by_report = |says| (says, evidence_action(says));
+    for (says, proof) in [
+        by_report(EvidenceFinding::Delivered),
+        by_report(EvidenceFinding::Bounced),
+        (EvidenceFinding::Accepted, resolve(&in_doubt(), Resolution::Sent)),
+    ] {
+        let mut email = in_doubt();
+        let effects = email.apply_action(&proof, T0);
+        assert_eq!(effects.status, HandoffActionStatus::Done, "{}", says.as_str());
+        assert!(effects.events.iter().all(|event| event.kind != EventKind::EmailSent), "{}", says.as_str());
+        assert!(is_first_sent(&mut email, 1), "{}", says.as_str());
+        assert!(!is_first_sent(&mut email, 2), "{}", says.as_str());
+    }
+    // A report that the next hop has it is itself the first one.
+    let mut email = in_doubt();
+    let effects = email.apply_action(&evidence_action(EvidenceFinding::Accepted), T0);
+    assert_eq!(effects.events[0].kind, EventKind::EmailSent);
+    assert!(!is_first_sent(&mut email, 1));
+}
+
 #[test]
 fn a_puzzling_handoff_is_left_to_a_person() {
     let mut email = answered(ReplyMeaning::Mismatch);

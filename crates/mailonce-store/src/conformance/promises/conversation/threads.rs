@@ -81,7 +81,7 @@ pub(super) async fn threads_can_be_filtered_by_inbox_label_and_handled(store: Te
     let elsewhere = file_message(&store, &other, new_message(Some(1), 1), T0).await;
     let edit = async |n: usize, labels: &[&str], handled| {
         let labels = Some(labels.iter().map(ToString::to_string).collect());
-        let edit = ThreadEdit { labels, handled: Some(handled) };
+        let edit = ThreadEdit { labels, handled: Some(handled), ..ThreadEdit::default() };
         store.change_thread(TEAM, messages[n].thread, edit, T0).await.unwrap().unwrap()
     };
     let _zero = edit(0, &["hot", "new"], true).await;
@@ -103,21 +103,28 @@ pub(super) async fn labels_and_handled_can_be_changed(store: TestStore) {
     let before = load_thread(&store, message.thread).await;
     let change = async |edit| store.change_thread(TEAM, message.thread, edit, T0.plus(HOUR)).await.unwrap().unwrap();
     let doubled = Some(vec!["b".into(), "a".into(), "b".into()]);
-    assert_eq!(change(ThreadEdit { labels: doubled, handled: None }).await.details.labels, ["b", "a"]);
-    let labelled = change(ThreadEdit { labels: Some(vec!["Ünï".into()]), handled: None }).await;
+    assert_eq!(
+        change(ThreadEdit { labels: doubled, handled: None, ..ThreadEdit::default() }).await.details.labels,
+        ["b", "a"]
+    );
+    let labelled =
+        change(ThreadEdit { labels: Some(vec!["Ünï".into()]), handled: None, ..ThreadEdit::default() }).await;
     assert_eq!((&labelled.details.labels[..], labelled.details.handled_at), (&["Ünï".to_owned()][..], None));
     assert_eq!((labelled.rev, labelled.last_activity_at), (before.rev + 2, before.last_activity_at));
-    let handled = change(ThreadEdit { labels: None, handled: Some(true) }).await;
+    let handled = change(ThreadEdit { labels: None, handled: Some(true), ..ThreadEdit::default() }).await;
     assert_eq!((handled.details.labels.len(), handled.details.handled_at), (1, Some(T0.plus(HOUR))));
     assert_eq!(load_thread(&store, message.thread).await, handled);
-    assert_eq!(change(ThreadEdit { labels: None, handled: Some(false) }).await.details.handled_at, None);
+    assert_eq!(
+        change(ThreadEdit { labels: None, handled: Some(false), ..ThreadEdit::default() }).await.details.handled_at,
+        None
+    );
     let missing = ThreadId(next_id(T0));
     assert_eq!(store.change_thread(TEAM, missing, ThreadEdit::default(), T0).await.unwrap(), None);
 }
 
 pub(super) async fn a_new_unanswered_message_clears_handled(store: TestStore) {
     let (inbox, message) = inbox_with_message(&store).await;
-    let handled = ThreadEdit { labels: Some(vec!["hot".into()]), handled: Some(true) };
+    let handled = ThreadEdit { labels: Some(vec!["hot".into()]), handled: Some(true), ..ThreadEdit::default() };
     let _handled = store.change_thread(TEAM, message.thread, handled, T0).await.unwrap();
     let skipped = NewMessage { state: MessageState::Skipped, ..message_in_thread_1(2) };
     let _skipped = file_message(&store, &inbox, skipped, T0).await;

@@ -75,6 +75,8 @@ promises! {
         many_nodes_lease_each_delivery_once,
         /// Of 100 concurrent consumers one gets an artifact.
         of_100_concurrent_consumers_one_gets_an_artifact,
+        /// Of 16 concurrent takes for one consumer one gets an artifact, and the others are told which.
+        of_16_concurrent_takes_for_one_consumer_one_gets_an_artifact,
         /// Of 32 concurrent resend requests only as many succeed as the budget of the watch allows.
         of_32_concurrent_resend_requests_only_the_budget_is_spent,
         /// Of 32 concurrent creations with one client id one inbox is created, and all callers get it.

@@ -5,7 +5,7 @@ use mailonce_core::{
     inbound::delivery::{DeliveryState, ReceiveResult},
     inbox::{
         CreateInboxResult, Inbox,
-        artifact::{ArtifactKind, ConsumeResult},
+        artifact::{ArtifactKind, ConsumeRequest, ConsumeResult, Holdings},
         message::{FileMessageResult, MessagePosition, MessageQuery},
         watch::{SpendResendResult, Watch},
     },
@@ -203,4 +203,31 @@ pub(super) async fn of_two_concurrent_teams_one_gets_an_address(store: TestStore
         let taken = answers.iter().filter(|answer| **answer == CreateInboxResult::AddressTaken).count();
         assert_eq!((created, taken), (1, 7));
     }
+}
+
+pub(super) async fn of_16_concurrent_takes_for_one_consumer_one_gets_an_artifact(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let mut ids = Vec::new();
+    for n in 1..=16 {
+        let code = with_artifacts(new_message(Some(n), n), &[(ArtifactKind::Code, n)]);
+        ids.push(file_new(&store, &inbox, code, T0).await.1[0].id);
+    }
+    let holdings = Some(Holdings { after: 0, known: Vec::new() });
+    let request = ConsumeRequest { holdings, ..consume_request("run-1") };
+    let answers = all_at_once(ids.iter().map(|id| {
+        let (store, id, request) = (store.clone(), *id, request.clone());
+        async move { store.consume_artifact(TEAM, id, request, None, T0).await.unwrap() }
+    }))
+    .await;
+
+    let taken = |answer: &IdempotentResult<ConsumeResult>| match answer {
+        IdempotentResult::Done(ConsumeResult::First(artifact)) => Some(artifact.clone()),
+        _ => None,
+    };
+    let first: Vec<_> = answers.iter().filter_map(taken).collect();
+    assert_eq!(first.len(), 1, "{answers:?}");
+    let told = IdempotentResult::Done(ConsumeResult::TookMeanwhile(first[0].clone()));
+    assert_eq!(answers.iter().filter(|answer| **answer == told).count(), 15);
+    let held = store.held_artifacts(TEAM, inbox.id, ArtifactKind::Code, 0, "run-1").await.unwrap();
+    assert_eq!(held, first);
 }

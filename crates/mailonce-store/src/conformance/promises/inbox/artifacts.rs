@@ -5,7 +5,7 @@ use mailonce_core::{
     id::{ApiKeyId, ArtifactId, WatchId},
     inbox::{
         Inbox,
-        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, Holdings, MarkAppliedResult},
         watch::{ImplicitWatch, SpendResendResult, Watch},
     },
     limits,
@@ -352,4 +352,52 @@ pub(super) async fn removing_an_inbox_ends_its_artifacts_and_watches(store: Test
         IdempotentResult::Done(SpendResendResult::Missing)
     );
     assert_eq!(create_watch(&store, &new_watch(&inbox, 1)).await, None);
+}
+
+pub(super) async fn a_consumer_sees_what_it_holds_in_whichever_watch(store: TestStore) {
+    let (inbox, first) = inbox_with_code(&store).await;
+    let (_, second) =
+        file_new(&store, &inbox, with_artifacts(new_message(Some(2), 2), &[(CODE, 2), (LINK, 3)]), T0).await;
+    let watched = ConsumeRequest { watch: Some(WatchId(next_id(T0))), ..consume_request("it's \"run\" 1") };
+    let plain = || consume_request("it's \"run\" 1");
+    for (id, request) in [(first.id, watched), (second[0].id, plain()), (second[1].id, plain())] {
+        assert!(matches!(consume(&store, id, request, T0).await, ConsumeResult::First(_)));
+    }
+
+    let held = async |kind, after, purpose: &str| {
+        let held = store.held_artifacts(TEAM, inbox.id, kind, after, purpose).await.unwrap();
+        held.iter().map(|artifact| artifact.id).collect::<Vec<_>>()
+    };
+    assert_eq!(held(CODE, 0, "it's \"run\" 1").await, [second[0].id, first.id]);
+    assert_eq!(held(CODE, 1, "it's \"run\" 1").await, [second[0].id]);
+    assert_eq!(held(LINK, 0, "it's \"run\" 1").await, [second[1].id]);
+    assert_eq!(held(CODE, 0, "run").await, []);
+    assert_eq!(store.held_artifacts(OTHER_TEAM, inbox.id, CODE, 0, "it's \"run\" 1").await.unwrap(), []);
+}
+
+pub(super) async fn a_consumer_that_took_one_meanwhile_gets_no_second_artifact(store: TestStore) {
+    let (inbox, first) = inbox_with_code(&store).await;
+    let (_, second) = file_new(&store, &inbox, with_artifacts(new_message(Some(2), 2), &[(CODE, 2)]), T0).await;
+    let knowing = |after, known: &[ArtifactId]| ConsumeRequest {
+        holdings: Some(Holdings { after, known: known.to_vec() }),
+        ..consume_request("run-1")
+    };
+    let ConsumeResult::First(taken) = consume(&store, first.id, knowing(0, &[]), T0).await else { panic!("not first") };
+
+    let operation = Some(new_operation("k", 1, T0));
+    let refused = store.consume_artifact(TEAM, second[0].id, knowing(0, &[]), operation, T0).await.unwrap();
+    assert_eq!(refused, IdempotentResult::Done(ConsumeResult::TookMeanwhile(taken.clone())));
+    assert_eq!(load_artifact(&store, second[0].id).await.consumption, None);
+    accept_first(&store, &keyed_email("k"), T0).await;
+
+    // What the caller knows, what is older and what is used does not count.
+    let MarkAppliedResult::Done(_) = store.mark_artifact_applied(TEAM, first.id, "run-1", T0).await.unwrap() else {
+        panic!("not applied")
+    };
+    assert!(matches!(consume(&store, second[0].id, knowing(0, &[]), T0).await, ConsumeResult::First(_)));
+    let (_, third) = file_new(&store, &inbox, with_artifacts(new_message(Some(3), 3), &[(CODE, 3)]), T0).await;
+    assert!(matches!(consume(&store, third[0].id, knowing(2, &[]), T0).await, ConsumeResult::First(_)));
+    let (_, fourth) = file_new(&store, &inbox, with_artifacts(new_message(Some(4), 4), &[(CODE, 4)]), T0).await;
+    let known = [second[0].id, third[0].id];
+    assert!(matches!(consume(&store, fourth[0].id, knowing(0, &known), T0).await, ConsumeResult::First(_)));
 }

@@ -93,6 +93,10 @@ promises! {
         an_artifact_is_consumed_by_its_first_consumer_only,
         /// Consuming under an operation key is done once; a refused attempt binds no key.
         consuming_under_an_operation_is_done_once,
+        /// A consumer sees what it holds, in whichever watch it was taken.
+        a_consumer_sees_what_it_holds_in_whichever_watch,
+        /// A consumer that took an artifact after it chose another one gets no second one.
+        a_consumer_that_took_one_meanwhile_gets_no_second_artifact,
         /// Only the consumer can mark an artifact as applied, and once.
         only_the_consumer_can_mark_an_artifact_applied_and_once,
         /// A watch starts after the latest message of its inbox.
