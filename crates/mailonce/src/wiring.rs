@@ -5,6 +5,7 @@ use mailonce_core::{
     control::stop::CONFIGURATION_AUTHOR,
     installation::RecoveryCounts,
     ports::store::{Store, StoreError},
+    problem::Problem,
 };
 use mailonce_engine::{
     Engine,
@@ -235,6 +236,8 @@ async fn apply_start_marks(engine: &Engine, config: &Config) -> anyhow::Result<(
     let restored = config.data.join(RESTORED_FILE);
     if config.store == StoreLocation::Sqlite && restored.exists() {
         engine.control.audit.record_restore().await?;
+        let failed = |problem: Problem| anyhow::anyhow!("signing everybody out: {}", problem.detail);
+        engine.access.sign_out_everybody().await.map_err(failed)?;
         std::fs::remove_file(&restored).with_context(|| format!("deleting {}", restored.display()))?;
     }
     // Last, because the backup may contain a stop of the configuration, which has just ended.

@@ -1336,7 +1336,9 @@ pub struct Reply {
     /// Ids of newer messages in the thread that you have read; at most 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Vec<String>>,
-    /// Plain text body. Required unless `html` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateUse>,
+    /// Plain text body. Required unless `html` or `template` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }

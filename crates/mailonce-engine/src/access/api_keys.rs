@@ -56,6 +56,7 @@ struct CachedCredential {
 pub(crate) struct CredentialCache {
     entries: RwLock<HashMap<[u8; 32], Arc<CachedCredential>>>,
     buckets: Mutex<HashMap<ApiKeyId, KeyRateBucket>>,
+    unwritten_uses: Mutex<HashMap<ApiKeyId, Time>>,
     ttl_ms: i64,
 }
 
@@ -68,7 +69,7 @@ struct KeyRateBucket {
 impl CredentialCache {
     pub(crate) fn new(is_single_node: bool) -> Self {
         let ttl_ms = if is_single_node { SINGLE_NODE_TTL_MS } else { MULTI_NODE_TTL_MS };
-        Self { entries: RwLock::default(), buckets: Mutex::default(), ttl_ms }
+        Self { entries: RwLock::default(), buckets: Mutex::default(), unwritten_uses: Mutex::default(), ttl_ms }
     }
 
     fn get(&self, hash: &[u8; 32], now: Time) -> Option<Arc<CachedCredential>> {
@@ -98,8 +99,16 @@ impl CredentialCache {
         entry
     }
 
+    /// Forgets the keys. Their uses are still written.
     pub(crate) fn clear(&self) {
+        let used = self.recently_used();
+        self.unwritten_uses.lock().unwrap_or_else(PoisonError::into_inner).extend(used);
         self.entries.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Takes the uses of forgotten keys that were not written.
+    fn take_unwritten_uses(&self) -> Vec<(ApiKeyId, Time)> {
+        std::mem::take(&mut *self.unwritten_uses.lock().unwrap_or_else(PoisonError::into_inner)).into_iter().collect()
     }
 
     /// API keys that were used since their last use was written, to the minute.
@@ -302,8 +311,6 @@ impl Access {
         let Some((mut key, _)) = self.ctx.store.api_key_by_hash(hash).await.map_err(unavailable)? else {
             return Ok(false);
         };
-        // An open stream is a use.
-        key.last_used_at = Some(now);
         match self.apply_role(&mut key, now).await {
             Ok(()) => Ok(key.is_active(now)),
             Err(problem) if problem.code == Code::SessionEnded => Ok(false),
@@ -311,9 +318,9 @@ impl Access {
         }
     }
 
-    /// Whether this process has found the API key valid before. It may have been revoked since.
-    pub fn is_api_key_cached(&self, credential: &str) -> bool {
-        let hash = credential_hash(&self.ctx.secret, CredentialKind::ApiKey, credential);
+    /// Whether this process has found the credential valid before. It may have been revoked since.
+    pub fn is_credential_cached(&self, kind: CredentialKind, credential: &str) -> bool {
+        let hash = credential_hash(&self.ctx.secret, kind, credential);
         self.credentials.entries.read().unwrap_or_else(PoisonError::into_inner).contains_key(&hash)
     }
 
@@ -521,7 +528,8 @@ impl Access {
 
     /// Writes when API keys were last used.
     pub async fn flush_key_usage(&self) {
-        let used = self.credentials.recently_used();
+        let mut used = self.credentials.recently_used();
+        used.extend(self.credentials.take_unwritten_uses());
         if used.is_empty() {
             return;
         }

@@ -7,6 +7,7 @@ use mailonce_core::{
     },
     address::Address,
     id::{PersonId, TeamId},
+    limits,
     operation::IdempotentResult,
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
@@ -160,7 +161,11 @@ impl Access {
         if caller.person() != Some(id) {
             require_people_access(caller)?;
         }
-        let (team, kind) = (caller.team.id, RecordKind::Person);
+        self.end_all_sessions(caller.team.id, id).await
+    }
+
+    async fn end_all_sessions(&self, team: TeamId, id: PersonId) -> Result<PersonView, Problem> {
+        let kind = RecordKind::Person;
         for _ in 0..MAX_CONFLICT_RETRIES {
             let record = self.ctx.store.record(team, kind, id.0).await.map_err(unavailable)?;
             let record = record.ok_or_else(|| person_not_found(id))?;
@@ -174,6 +179,25 @@ impl Access {
             }
         }
         Err(Problem::new(Code::Unavailable, "the person was changed several times meanwhile; try again"))
+    }
+
+    /// Ends all sessions and connections of everybody. For a restored ledger, which has sessions that ended since.
+    pub async fn sign_out_everybody(&self) -> Result<(), Problem> {
+        for team in self.teams().await? {
+            let mut before = None;
+            loop {
+                let page = self.ctx.store.records(team.id, RecordKind::Person, before, limits::PAGE_ROWS).await;
+                let page = page.map_err(unavailable)?;
+                for record in &page.rows {
+                    self.end_all_sessions(team.id, PersonId(record.id)).await?;
+                }
+                before = page.next;
+                if before.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The person with this name in a team, after the given details were applied. For the command line, which opens the
@@ -206,7 +230,10 @@ impl Access {
             };
             let view = PersonView::of(&existing)?;
             let address = person.address.clone().or(view.person.address.clone());
-            let next = Person { address, signed_out_at: view.person.signed_out_at, ..person.clone() };
+            // Whoever has a session or link of the person so far must not become an operator by it.
+            let is_raised = person.operator && !view.person.operator;
+            let signed_out_at = if is_raised { Some(now) } else { view.person.signed_out_at };
+            let next = Person { address, signed_out_at, ..person.clone() };
             if next == view.person {
                 return Ok(view);
             }

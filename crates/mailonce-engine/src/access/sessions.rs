@@ -170,8 +170,8 @@ impl Access {
         Ok(())
     }
 
-    /// The link of a token, if it can still be used from this address.
-    async fn find_link(&self, token: &str, client: Option<IpAddr>) -> Result<(Record, SignInLink), Problem> {
+    /// The link of a token with its person, if it can still be used. `is_local`: by a browser on the server's own machine.
+    async fn find_link(&self, token: &str, is_local: bool) -> Result<(Record, SignInLink, PersonView), Problem> {
         let (id, secret) = parse_token(token).ok_or_else(link_gone)?;
         let record = self.ctx.store.record_of_any_team(RecordKind::SignInLink, id).await.map_err(unavailable)?;
         let record = record.ok_or_else(link_gone)?;
@@ -180,27 +180,35 @@ impl Access {
         if !is_right || link.expires_at <= self.ctx.now() {
             return Err(link_gone());
         }
-        if link.loopback_only && !client.is_some_and(|ip| ip.to_canonical().is_loopback()) {
+        if link.loopback_only && !is_local {
             return Err(Problem::new(
                 Code::LinkGone,
                 "this sign-in link works only in a browser on the server's own machine; make one for elsewhere with \
                  `mailonce login`",
             ));
         }
-        Ok((record, link))
+        let person = self.person_of(record.team, link.person).await?.ok_or_else(link_gone)?;
+        // Whoever signs out everywhere ends the links that were made before, too.
+        if person.person.has_signed_out_since(record.created_at) {
+            return Err(link_gone());
+        }
+        Ok((record, link, person))
     }
 
     /// The person whom a link would sign in. It changes nothing, because programs that check links open them.
-    pub async fn preview_sign_in_link(&self, token: &str, client: Option<IpAddr>) -> Result<PersonView, Problem> {
-        let (record, link) = self.find_link(token, client).await?;
-        self.person_of(record.team, link.person).await?.ok_or_else(link_gone)
+    pub async fn preview_sign_in_link(&self, token: &str, is_local: bool) -> Result<PersonView, Problem> {
+        Ok(self.find_link(token, is_local).await?.2)
     }
 
     /// Signs a person in with a link. It works once.
-    pub async fn redeem_sign_in_link(&self, token: &str, client: Option<IpAddr>) -> Result<NewSession, Problem> {
-        let (record, link) = self.find_link(token, client).await?;
+    pub async fn redeem_sign_in_link(
+        &self,
+        token: &str,
+        client: Option<IpAddr>,
+        is_local: bool,
+    ) -> Result<NewSession, Problem> {
+        let (record, link, _) = self.find_link(token, is_local).await?;
         let (team, person) = (record.team, link.person);
-        self.person_of(team, person).await?.ok_or_else(link_gone)?;
         // Of two that come at the same time, one removes it.
         let removed = self.ctx.store.remove_record(team, record.kind, record.id).await.map_err(unavailable)?;
         removed.ok_or_else(link_gone)?;

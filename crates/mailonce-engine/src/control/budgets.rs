@@ -140,7 +140,7 @@ impl Control {
             },
             BudgetScope::ApiKey(id) => {
                 let keys = self.ctx.store.api_keys(team).await.map_err(unavailable)?;
-                if keys.iter().any(|key| key.id == *id) {
+                if keys.iter().any(|key| key.id == *id && key.details.on_behalf_of.is_none()) {
                     return Ok(());
                 }
                 Err(Problem::invalid_field("scope.api_key", format!("names no API key of the team: {id}")))

@@ -264,6 +264,13 @@ impl Control {
         let mut json = serde_json::from_str::<Value>(&record.json).unwrap_or(Value::Null);
         let before = json.clone();
         eraser.redact_value(&mut json);
+        if kind == RecordKind::Person && json["address"] != before["address"] {
+            self.ctx.store.remove_record(team, kind, id).await?;
+            let name = before["name"].as_str().unwrap_or_default();
+            erasure.counts.audit_names += self.ctx.store.forget_audit_name(team, name).await? as u64;
+            erasure.counts.records += 1;
+            return Ok(());
+        }
         if is_about_erased {
             strip_escalation(&mut json);
         }

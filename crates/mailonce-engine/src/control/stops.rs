@@ -175,7 +175,7 @@ impl StopControl {
         match &new.scope {
             StopScope::ApiKey { team, id } => {
                 let keys = self.ctx.store.api_keys(*team).await.map_err(unavailable)?;
-                let is_known = keys.iter().any(|key| key.id == *id);
+                let is_known = keys.iter().any(|key| key.id == *id && key.details.on_behalf_of.is_none());
                 is_known.then_some(()).ok_or_else(|| {
                     Problem::invalid_field("scope.api_key", format!("names no API key of the team: {id}"))
                 })

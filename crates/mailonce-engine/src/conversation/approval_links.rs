@@ -10,6 +10,7 @@ use mailonce_core::{
         person::{PersonalAccess, PersonalAccessKind},
         team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
     },
+    control::audit::act::Act,
     conversation::{
         approval_link::{Addressee, ApprovalLink, Notification},
         escalation::{Escalation, EscalationState},
@@ -30,13 +31,13 @@ use crate::{
     access::caller::Caller,
     conversation::{
         Escalations,
-        escalations::{DecisionRequest, EscalationView},
+        escalations::{DecisionRequest, EscalationView, not_open},
     },
     runtime::{hex::hex, problems::unavailable, records},
 };
 
 /// How long a link works, in milliseconds.
-const LINK_MS: i64 = 72 * 3_600_000;
+pub(super) const LINK_MS: i64 = 72 * 3_600_000;
 
 /// A link to send to its addressee.
 #[derive(Clone, Debug)]
@@ -67,11 +68,12 @@ pub struct ApprovalPage {
     pub state: LinkState,
     /// The question, with exactly what will be sent.
     pub view: EscalationView,
-    /// The digest that the link is bound to.
-    pub digest: Option<String>,
     /// The name of the addressee.
     pub addressee: String,
-    /// The tokens of the addressee's other links that wait for a decision.
+    /// Whether this very call decided.
+    pub decided_now: bool,
+    /// The tokens of the addressee's other links that wait for a decision. Only for whoever just decided: an old link must
+    /// not lead to new ones.
     pub waiting: Vec<String>,
 }
 
@@ -110,33 +112,43 @@ impl Escalations {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         let view = self.escalation(caller, escalation).await?;
+        if view.escalation.state != EscalationState::Open {
+            return Err(not_open(view.escalation.state, view.rev));
+        }
         let invalid = |message: &str| Problem::invalid_field("person", message);
         let found = self.access.person_of(caller.team.id, person).await?;
         let found = found.ok_or_else(|| invalid("is not the id of a person of the team"))?;
         if !found.person.scopes().contains(&ApiKeyScope::Approve) {
             return Err(invalid("may not decide: the role must be approver or admin"));
         }
-        self.link_for(caller.team.id, &view, Addressee::Person(person)).await
+        let (team, about) = (caller.team.id, format!("escalation/{escalation}"));
+        let (link, is_new) = self.link_for(team, &view, Addressee::Person(person)).await?;
+        // A new link has an entry of its own.
+        if !is_new {
+            let act = Act::new(Some(team), "approval_link.shown", about);
+            self.ctx.store.record_act(act, self.ctx.now()).await.map_err(unavailable)?;
+        }
+        Ok(link)
     }
 
-    /// The link of an addressee about a question as it is now.
-    pub(crate) async fn link_for(
+    /// The link of an addressee about a question as it is now, and whether it is new.
+    async fn link_for(
         &self,
         team: TeamId,
         view: &EscalationView,
         addressee: Addressee,
-    ) -> Result<NewApprovalLink, Problem> {
+    ) -> Result<(NewApprovalLink, bool), Problem> {
         let (now, kind) = (self.ctx.now(), RecordKind::ApprovalLink);
         let name = ApprovalLink::record_name(view.id, addressee);
         if let Some(record) = self.ctx.store.record_by_name(team, kind, &name).await.map_err(unavailable)? {
             let known: ApprovalLink = records::decode(&record)?;
             if now < known.expires_at && known.digest == preview_digest(view) {
-                return Ok(self.new_link(&record, &known));
+                return Ok((self.new_link(&record, &known), false));
             }
             self.ctx.store.remove_record(team, kind, record.id).await.map_err(unavailable)?;
         }
         let record = self.store_link(team, view, addressee, None).await?;
-        Ok(self.new_link(&record, &records::decode(&record)?))
+        Ok((self.new_link(&record, &records::decode(&record)?), true))
     }
 
     /// Stores a new link, or finds the one that another node stored meanwhile.
@@ -213,9 +225,8 @@ impl Escalations {
             _ if preview_digest(&view) != link.digest => LinkState::Changed,
             _ => LinkState::Open,
         };
-        let waiting = if addressee.is_some() { self.waiting_links(record, link).await? } else { Vec::new() };
         let addressee = addressee.unwrap_or_default();
-        Ok(ApprovalPage { state, view, digest: link.digest.clone(), addressee, waiting })
+        Ok(ApprovalPage { state, view, addressee, decided_now: false, waiting: Vec::new() })
     }
 
     /// The name of an addressee who may decide; `None` for one who may not, or no longer exists.
@@ -270,11 +281,16 @@ impl Escalations {
         CallOrigin::of_person(PersonId(link.addressee.id()), record.team, from, self.ctx.now()).set();
         let request = DecisionRequest { preview_digest: link.digest.clone(), ..request };
         match self.resolve_escalation(&caller, link.escalation, request, None).await {
+            Ok(_) => {
+                let page = self.page_of(&record, &link, &caller).await?;
+                Ok(ApprovalPage { decided_now: true, waiting: self.waiting_links(&record, &link).await?, ..page })
+            }
             // Somebody else was faster, or the email changed: the page says so.
-            Err(problem) if !matches!(problem.code, Code::NotOpen | Code::StaleRev) => return Err(problem),
-            _ => {}
+            Err(problem) if matches!(problem.code, Code::NotOpen | Code::StaleRev) => {
+                self.page_of(&record, &link, &caller).await
+            }
+            Err(problem) => Err(problem),
         }
-        self.page_of(&record, &link, &caller).await
     }
 }
 

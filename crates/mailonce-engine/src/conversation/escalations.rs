@@ -373,7 +373,7 @@ impl Escalations {
     }
 }
 
-fn not_open(state: EscalationState, rev: u32) -> Problem {
+pub(super) fn not_open(state: EscalationState, rev: u32) -> Problem {
     let problem = Problem::new(Code::NotOpen, format!("this escalation is {}", state.as_str()));
     problem.with_extension("state", state.as_str()).with_extension("rev", rev)
 }

@@ -36,6 +36,8 @@ pub struct Escalations {
     outbound: Arc<Outbound>,
     /// Where the next round of the escalation worker resumes its scan.
     escalation_progress: escalation_worker::EscalationProgress,
+    /// Which notifications are being sent, and which need no further attempt.
+    notifications: notification_targets::NotificationProgress,
 }
 
 impl Escalations {
@@ -48,7 +50,8 @@ impl Escalations {
         outbound: Arc<Outbound>,
     ) -> Self {
         let escalation_progress = escalation_worker::EscalationProgress::default();
-        Self { ctx, access, control, inboxes, handoffs, outbound, escalation_progress }
+        let notifications = notification_targets::NotificationProgress::default();
+        Self { ctx, access, control, inboxes, handoffs, outbound, escalation_progress, notifications }
     }
 }
 

@@ -20,13 +20,21 @@ use mailonce_core::{
     time::Time,
 };
 use serde_json::{Value, json};
-use std::{sync::Arc, time::Duration};
-use tokio::sync::watch;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{sync::watch, task::JoinSet};
 use uuid::Uuid;
 
 use crate::{
     access::caller::Caller,
-    conversation::{Escalations, approval_links::link_caller, escalations::EscalationView},
+    conversation::{
+        Escalations,
+        approval_links::{LINK_MS, link_caller},
+        escalations::EscalationView,
+    },
     events::endpoints::secret_text,
     runtime::{
         problems::unavailable,
@@ -37,12 +45,57 @@ use crate::{
 
 /// Targets of a team.
 const MAX_TARGETS: usize = 20;
+/// How long a target may take to answer. Shorter than the first pause, so that no other attempt is made meanwhile.
+const POST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many notifications are remembered that need no further attempt.
+const MAX_SETTLED: usize = 10_000;
 /// How often new questions and due attempts are looked for.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The pauses after failed attempts, in milliseconds. After the last one a notification is given up.
-const RETRY_MS: [i64; 7] = [5_000, 30_000, 120_000, 600_000, 1_800_000, 3_600_000, 7_200_000];
+const RETRY_MS: [i64; 7] = [10_000, 30_000, 120_000, 600_000, 1_800_000, 3_600_000, 7_200_000];
 /// Longest texts of a card, in characters.
 const MAX_CARD_CHARS: usize = 300;
+
+/// What this process knows about notifications.
+#[derive(Default)]
+pub(crate) struct NotificationProgress {
+    /// Teams that are being notified.
+    running: Arc<Mutex<HashSet<TeamId>>>,
+    /// Questions and targets that need no further attempt.
+    settled: Mutex<HashSet<(Uuid, Uuid)>>,
+}
+
+/// Marks a team as being notified until it is dropped.
+struct RunningTeam {
+    team: TeamId,
+    running: Arc<Mutex<HashSet<TeamId>>>,
+}
+
+impl Drop for RunningTeam {
+    fn drop(&mut self) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.team);
+    }
+}
+
+impl NotificationProgress {
+    /// `None` when the team is being notified already.
+    fn start(&self, team: TeamId) -> Option<RunningTeam> {
+        let is_free = self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(team);
+        is_free.then(|| RunningTeam { team, running: Arc::clone(&self.running) })
+    }
+
+    fn is_settled(&self, escalation: Uuid, target: Uuid) -> bool {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner).contains(&(escalation, target))
+    }
+
+    fn settle(&self, escalation: Uuid, target: Uuid) {
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        if settled.len() >= MAX_SETTLED {
+            settled.clear();
+        }
+        settled.insert((escalation, target));
+    }
+}
 
 /// A target.
 #[derive(Clone, Debug)]
@@ -210,7 +263,10 @@ impl Escalations {
             headers: Vec::new(),
             body: body.to_string().into_bytes(),
         };
-        let result = self.ctx.deps.webhook_sender.post(post).await;
+        let sending = tokio::time::timeout(POST_TIMEOUT, self.ctx.deps.webhook_sender.post(post));
+        let Ok(result) = sending.await else {
+            return Err(format!("no response within {} s", POST_TIMEOUT.as_secs()));
+        };
         result.response.map(|response| response.status).map_err(|(_, why)| why)
     }
 
@@ -226,22 +282,35 @@ impl Escalations {
             tokio::select! {
                 biased;
                 _ = stop.changed() => {}
-                _ = rounds.tick() => self.run_notification_round().await,
+                // The slow target of one team must not delay the questions of another.
+                _ = rounds.tick() => self.notify_teams().await.detach_all(),
             }
         }
     }
 
     /// One round: notifies every target of every open question that it was not told about.
-    pub async fn run_notification_round(&self) {
-        let teams = match self.ctx.store.teams().await {
-            Ok(teams) => teams,
-            Err(error) => return tracing::warn!(%error, "cannot read the teams to notify"),
-        };
+    pub async fn run_notification_round(self: &Arc<Self>) {
+        self.notify_teams().await.join_all().await;
+    }
+
+    /// Starts a task for every team that has none running.
+    async fn notify_teams(self: &Arc<Self>) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let teams = self.ctx.store.teams().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot read the teams to notify");
+            Vec::new()
+        });
         for team in teams {
-            if let Err(problem) = self.notify_team(&team).await {
-                tracing::warn!(why = problem.detail, team = %team.id, "cannot notify people of escalations");
-            }
+            let Some(running) = self.notifications.start(team.id) else { continue };
+            let service = Arc::clone(self);
+            tasks.spawn(async move {
+                if let Err(problem) = service.notify_team(&team).await {
+                    tracing::warn!(why = problem.detail, team = %team.id, "cannot notify people of escalations");
+                }
+                drop(running);
+            });
         }
+        tasks
     }
 
     async fn notify_team(&self, team: &Team) -> Result<(), Problem> {
@@ -249,13 +318,30 @@ impl Escalations {
         if targets.is_empty() {
             return Ok(());
         }
-        let page = self.ctx.store.records(team.id, RecordKind::Escalation, None, limits::PAGE_ROWS).await;
-        for asked in page.map_err(unavailable)?.rows.iter().rev() {
-            if records::decode::<Escalation>(asked)?.state != EscalationState::Open {
-                continue;
+        let (oldest, mut before) = (self.ctx.now().plus(-LINK_MS), None);
+        loop {
+            let page = self.ctx.store.records(team.id, RecordKind::Escalation, before, limits::PAGE_ROWS).await;
+            let page = page.map_err(unavailable)?;
+            for asked in page.rows.iter().filter(|asked| asked.created_at > oldest) {
+                // What is wrong with one question must not keep people from the others.
+                if let Err(problem) = self.notify_targets(team, asked, &targets).await {
+                    tracing::warn!(why = problem.detail, escalation = %asked.id, "cannot notify people of an escalation");
+                }
             }
-            // A target hears of what is asked after it was created.
-            for target in targets.iter().filter(|target| target.created_at <= asked.created_at) {
+            before = page.next.filter(|_| page.rows.last().is_some_and(|last| last.created_at > oldest));
+            if before.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn notify_targets(&self, team: &Team, asked: &Record, targets: &[Record]) -> Result<(), Problem> {
+        if records::decode::<Escalation>(asked)?.state != EscalationState::Open {
+            return Ok(());
+        }
+        // A target hears of what is asked after it was created.
+        for target in targets.iter().filter(|target| target.created_at <= asked.created_at) {
+            if !self.notifications.is_settled(asked.id, target.id) {
                 self.notify_target(team, asked, target).await?;
             }
         }
@@ -276,8 +362,12 @@ impl Escalations {
             }
         };
         let link: ApprovalLink = records::decode(&record)?;
-        let Some(notification) = link.notification.clone() else { return Ok(()) };
-        if notification.due_at.is_none_or(|due_at| now < due_at) || link.expires_at <= now {
+        let Some(notification) = link.notification.clone().filter(|_| now < link.expires_at) else { return Ok(()) };
+        let Some(due_at) = notification.due_at else {
+            self.notifications.settle(asked.id, target.id);
+            return Ok(());
+        };
+        if now < due_at {
             return Ok(());
         }
         // Whoever records the attempt makes it.

@@ -13,10 +13,10 @@ use mailonce_core::{
     outbound::{digest, email::Channel},
     problem::{Code, Problem},
 };
-use mailonce_engine::{Caller, KeyedCall, events::endpoints::WIRE_VERSION};
+use mailonce_engine::{Caller, KeyedCall, access::api_keys::CredentialKind, events::endpoints::WIRE_VERSION};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use super::{
     app::App,
@@ -81,11 +81,9 @@ pub(crate) async fn authenticate(
     channel: Channel,
 ) -> Result<Option<Caller>, Problem> {
     let client = ClientAddress::of(extensions);
-    if let Some((client, seconds)) = client.and_then(|ip| Some((ip, app.auth_failures.retry_after(ip)?)))
-        && !credential.is_some_and(|credential| app.engine.access.is_api_key_cached(credential))
-    {
-        let detail = format!("{MAX_FAILURES} calls with invalid API keys came from {client}; try again in {seconds} s");
-        return Err(Problem::new(Code::TooManyFailures, detail).with_extension("retry_after", seconds));
+    let is_cached = |credential: &str| app.engine.access.is_credential_cached(CredentialKind::ApiKey, credential);
+    if !credential.is_some_and(is_cached) {
+        check_failures(app, client)?;
     }
     let Some(credential) = credential else { return Ok(None) };
     let result = app.engine.access.authenticate(credential, channel).await;
@@ -102,6 +100,15 @@ pub(crate) async fn authenticate(
     }
     app.engine.control.audit.enter(&caller, client);
     Ok(Some(caller))
+}
+
+/// Refuses an address that sent too many invalid API keys, sessions or sign-in links.
+pub(crate) fn check_failures(app: &App, client: Option<IpAddr>) -> Result<(), Problem> {
+    let Some((client, seconds)) = client.and_then(|ip| Some((ip, app.auth_failures.retry_after(ip)?))) else {
+        return Ok(());
+    };
+    let detail = format!("{MAX_FAILURES} calls with invalid API keys came from {client}; try again in {seconds} s");
+    Err(Problem::new(Code::TooManyFailures, detail).with_extension("retry_after", seconds))
 }
 
 /// The idempotency key and digest of a call other than a send; `None` without a key.

@@ -2,12 +2,15 @@
 
 use axum::http::{HeaderMap, HeaderValue, Method, header, request::Parts};
 use mailonce_core::problem::{Code, Problem};
-use mailonce_engine::{Caller, access::sessions::NewSession};
+use mailonce_engine::{
+    Caller,
+    access::{api_keys::CredentialKind, sessions::NewSession},
+};
 use std::net::IpAddr;
 use subtle::ConstantTimeEq as _;
 
-use super::app::App;
-use crate::client_address::ClientAddress;
+use super::{app::App, extract::check_failures};
+use crate::{client_address::ClientAddress, server::host_check::Host};
 
 /// Browsers accept this prefix only over HTTPS, for this host alone.
 const SECURE_NAME: &str = "__Host-mailonce";
@@ -31,6 +34,21 @@ impl IsHttps {
     }
 }
 
+/// Whether a proxy on this machine forwards the request of somebody elsewhere: it says so, or the request is for another
+/// host than this machine.
+fn is_forwarded(parts: &Parts) -> bool {
+    let has_header = ["x-forwarded-for", "forwarded", "x-real-ip"].iter().any(|name| parts.headers.contains_key(*name));
+    let host = parts.headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    let authority = parts.uri.authority().cloned().or_else(|| host?.parse().ok());
+    has_header
+        || authority.is_some_and(|authority| !Host::parse(authority.host()).is_some_and(|host| host.is_loopback()))
+}
+
+/// Whether the request comes from a browser on this machine.
+pub(crate) fn is_local(parts: &Parts) -> bool {
+    ClientAddress::of(&parts.extensions).is_some_and(|ip| ip.is_loopback()) && !is_forwarded(parts)
+}
+
 /// Whether a cookie can be set, and under which name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CookieSafety {
@@ -45,7 +63,7 @@ impl CookieSafety {
         let is_https = parts.extensions.get::<IsHttps>().is_some_and(|https| https.0);
         // Requests that tests pass to the router directly have no address.
         let is_loopback = ClientAddress::of(&parts.extensions).is_none_or(|ip: IpAddr| ip.is_loopback());
-        match (is_https, is_loopback) {
+        match (is_https, is_loopback && !is_forwarded(parts)) {
             (true, _) => Self::Https,
             (false, true) => Self::Loopback,
             (false, false) => Self::Unsafe,
@@ -84,11 +102,21 @@ pub(crate) fn session_secret(parts: &Parts) -> Option<&str> {
 /// Authenticates the person of a session. A request that changes something must prove that a page of this server sent
 /// it.
 pub(crate) async fn authenticate_session(app: &App, parts: &Parts, secret: &str) -> Result<Caller, Problem> {
-    let caller = app.engine.access.authenticate_session(secret).await?;
+    let client = ClientAddress::of(&parts.extensions);
+    if !app.engine.access.is_credential_cached(CredentialKind::Session, secret) {
+        check_failures(app, client)?;
+    }
+    let result = app.engine.access.authenticate_session(secret).await;
+    if let (Some(client), Err(problem)) = (client, &result)
+        && problem.code == Code::Unauthorized
+    {
+        app.auth_failures.record(client);
+    }
+    let caller = result?;
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         check_csrf(app, &parts.headers, secret)?;
     }
-    app.engine.control.audit.enter(&caller, ClientAddress::of(&parts.extensions));
+    app.engine.control.audit.enter(&caller, client);
     Ok(caller)
 }
 
@@ -128,6 +156,21 @@ mod tests {
         let secure = CookieSafety::Https.start(&session, 1_000).unwrap();
         assert_eq!(secure, "__Host-mailonce=s; Path=/; HttpOnly; SameSite=Lax; Max-Age=60; Secure");
         assert_eq!(CookieSafety::Loopback.end().unwrap(), "mailonce=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0");
+    }
+
+    #[test]
+    fn a_request_that_a_proxy_on_this_machine_forwards_is_not_local() {
+        let with = |name: &'static str, value: &'static str| {
+            let mut parts = parts("127.0.0.1", false, "");
+            parts.headers.insert(name, HeaderValue::from_static(value));
+            (CookieSafety::of(&parts), is_local(&parts))
+        };
+        for host in ["localhost:6245", "127.0.0.1", "[::1]:80"] {
+            assert_eq!(with("host", host), (CookieSafety::Loopback, true), "{host}");
+        }
+        for (name, value) in [("host", "mail.example.com"), ("x-forwarded-for", "192.0.2.1"), ("forwarded", "for=_x")] {
+            assert_eq!(with(name, value), (CookieSafety::Unsafe, false), "{name}");
+        }
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Host {
         if authority.as_str().contains('@') { None } else { Self::parse(authority.host()) }
     }
 
-    fn is_loopback(&self) -> bool {
+    pub(crate) fn is_loopback(&self) -> bool {
         match self {
             Self::Address(ip) => ip.is_loopback(),
             Self::Name(name) => name == "localhost",

@@ -5,7 +5,7 @@ pub(crate) mod body_memory;
 pub(crate) mod checked_body;
 mod config;
 mod cross_origin;
-mod host_check;
+pub(crate) mod host_check;
 mod large_bodies;
 mod listener;
 pub(crate) mod min_rate;

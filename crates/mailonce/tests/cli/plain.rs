@@ -42,6 +42,7 @@ impl Redactor {
         let text = replace_matches(&text, match_audit_hash, |found| format!("{}HASH", &found[..found.len() - 64]));
         let text = replace_matches(&text, match_ip_alias, |_| "ip/ALIAS".into());
         let text = replace_matches(&text, match_erased_alias, |_| "erased-ALIAS".into());
+        let text = replace_matches(&text, match_sign_in_token, |_| "sign-in/TOKEN".into());
         let text = replace_matches(&text, match_nonce, |_| "mail NONCE".into());
         let text = replace_matches(&text, match_random_address, |_| "RANDOM@".into());
         if numbers { replace_matches(&text, match_digits, |_| "N".into()) } else { text }
@@ -62,6 +63,16 @@ fn replace_matches(text: &str, find: impl Fn(&str) -> Option<usize>, mut with: i
         }
     }
     out
+}
+
+/// A sign-in link, whose secret is redacted already.
+fn match_sign_in_token(rest: &str) -> Option<usize> {
+    let token = rest.strip_prefix("sign-in/")?;
+    let end = token.find("SECRET")? + "SECRET".len();
+    token[..end]
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        .then_some("sign-in/".len() + end)
 }
 
 /// What replaces the address of an erased person.

@@ -121,6 +121,9 @@ async fn snapshot_store_commands(recorder: &mut SnapshotRecorder) {
         .await;
     recorder.record(&cli, "team create", &["team", "create", "sales"], usual).await;
     recorder.record(&cli, "team list", &["team", "list"], usual).await;
+    let (ada, boss) = (["login", "--name", "Ada", "--role", "approver"], ["login", "--name", "Ada", "--role", "boss"]);
+    recorder.record(&cli, "login", &[&ada[..], &["--team", "sales"]].concat(), usual).await;
+    recorder.record(&cli, "login", &boss, usual).await;
     recorder
         .record(&cli, "doctor", &["doctor", "--offline"], SnapshotOptions { env: &[("COLUMNS", "60")], ..usual })
         .await;

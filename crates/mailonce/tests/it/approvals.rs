@@ -65,7 +65,7 @@ over_every_engine! {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert_eq!(world.email(&email).await["state"], "held", "looking decides nothing");
-        let done = press(&world, &hers, &[("as", "release"), ("rev", "1"), ("reason", "fine")]).await;
+        let done = press(&world, &hers, &[("as", "release"), ("rev", "1"), ("reason", "fine\r\nby me")]).await.expect_status(200);
         assert!(done.text.contains("Decided: Approve and send") && done.text.contains("<strong>Ada</strong>"), "{}", done.text);
         assert_ne!(world.email(&email).await["state"], "held");
         for (path, method) in [(&his, "reject"), (&hers, "reject")] {
@@ -76,6 +76,11 @@ over_every_engine! {
         assert_eq!((&read["decision"]["as"], &read["decided_by"], &read["decision"]["person"]), (&json!("release"), &json!("Ada"), &json!(ada)));
         let row = world.get("/v1/audit?limit=1000&action=escalation.decided").await.rows().remove(0);
         assert_eq!(row["actor"], json!({ "kind": "person", "id": ada }));
+        let links = |action: &str| format!("/v1/audit?limit=1000&action=approval_link.{action}");
+        assert_eq!(world.get(&links("created")).await.rows().len(), 2);
+        assert_eq!(world.get(&links("shown")).await.rows().len(), 1, "whoever gets a link could decide in her name");
+        let path = format!("/v1/escalations/{}/approval-links", str_field(&asked, "id"));
+        world.post(&path, &json!({ "person": bob })).await.expect_problem(409, "not_open");
     }
 
     async fn of_two_who_tap_at_the_same_time_one_decides(world) {
@@ -148,12 +153,18 @@ over_every_engine! {
             let (_, asked) = send_for_approval(&world, &format!("k{n}"), &format!("Invoice {n}")).await;
             paths.push(link_path(&world, &asked, &ada).await);
         }
+        assert!(!world.call(get(&paths[0]).anonymous()).await.expect_status(200).text.contains("/a/"), "a link shows no other");
         let first = press(&world, &paths[0], &[("as", "release"), ("rev", "1")]).await;
         assert!(first.text.contains("2 more wait") && first.text.contains(&format!("href=\"{}\"", paths[1])), "{}", first.text);
         let second = press(&world, &paths[1], &[("as", "reject"), ("rev", "1")]).await;
         assert!(second.text.contains("One more waits") && second.text.contains(&paths[2]), "{}", second.text);
         let last = press(&world, &paths[2], &[("as", "release"), ("rev", "1")]).await;
         assert!(!last.text.contains("wait"), "{}", last.text);
+        let (_, asked) = send_for_approval(&world, "later", "Invoice, later").await;
+        link_path(&world, &asked, &ada).await;
+        for old in &paths {
+            assert!(!world.call(get(old).anonymous()).await.expect_status(410).text.contains("/a/"), "an old link leads to no new one");
+        }
     }
 
     async fn an_agent_finds_no_link_and_cannot_make_one(world) {

@@ -100,7 +100,7 @@ over_every_engine! {
         let first = client.take();
         assert_eq!(first.len(), 1);
         *client.status.lock().unwrap() = 204;
-        world.advance_clock(5_000);
+        world.advance_clock(10_000);
         world.engine.escalations.run_notification_round().await;
         let second = client.take();
         assert_eq!((&second[0].id, &second[0].body), (&first[0].id, &first[0].body));
@@ -125,6 +125,19 @@ over_every_engine! {
         world.call(delete(&format!("/v1/notification-targets/{target}"))).await.expect_status(200);
         press(&world, &path, &[("as", "release"), ("rev", "1")]).await.expect_status(410);
         assert_eq!(world.email(&email).await["state"], "held");
+    }
+
+    async fn every_question_is_posted_however_many_there_are(world) {
+        let (world, client) = world_with_client(world).await;
+        create_target(&world, "webhook").await;
+        for n in 0..130 {
+            world.post("/v1/escalations", &json!({ "question": format!("May I do {n}?") })).await.expect_status(201);
+        }
+        world.engine.escalations.run_notification_round().await;
+        let ids: std::collections::BTreeSet<String> = client.take().into_iter().map(|post| post.id).collect();
+        assert_eq!(ids.len(), 130);
+        world.engine.escalations.run_notification_round().await;
+        assert!(client.take().is_empty());
     }
 
     async fn a_target_is_checked(world) {

@@ -217,6 +217,54 @@ over_every_engine! {
         world.call(emails(&again)).await.expect_status(200);
     }
 
+    async fn signing_out_everywhere_ends_the_links_too(world) {
+        let ada = sign_in_as(&world, "Ada", "admin").await;
+        let stolen = create_link(&world, &ada.person).await;
+        world.advance_clock(1);
+        world.call(ada.request("POST", &format!("/v1/people/{}/sign-out", ada.person))).await.expect_status(200);
+        world.call(post(&stolen).anonymous()).await.expect_status(410);
+        world.advance_clock(1);
+        let again = sign_in(&world, &ada.person).await;
+        world.advance_clock(1);
+        world.engine.access.sign_out_everybody().await.unwrap();
+        world.call(again.request("GET", "/v1/emails")).await.expect_problem(401, "session_ended");
+    }
+
+    async fn whoever_is_signed_in_as_a_person_does_not_become_an_operator_with_them(world) {
+        let team = world.engine.access.teams().await.unwrap()[0].id;
+        let admin = sign_in_as(&world, "Root", "admin").await;
+        world.advance_clock(1);
+        let operator = Person { name: "Root".into(), address: None, role: Role::Admin, operator: true, signed_out_at: None };
+        world.engine.access.create_sign_in_link_directly(team, operator, true).await.unwrap();
+        world.call(admin.request("GET", "/v1/teams")).await.expect_problem(401, "session_ended");
+    }
+
+    async fn a_session_cannot_be_stopped_or_limited_as_an_api_key(world) {
+        sign_in_as(&world, "Ada", "admin").await;
+        let store = world.engine.ctx.store();
+        let keys = store.api_keys(store.teams().await.unwrap()[0].id).await.unwrap();
+        let session = keys.iter().find(|key| key.details.on_behalf_of.is_some()).unwrap().id.to_string();
+        let scope = json!({ "api_key": session });
+        world.post("/v1/stops", &json!({ "scope": scope })).await.expect_problem(422, "invalid_field");
+        let budget = json!({ "name": "b", "scope": scope, "measure": "mails", "per": "day", "limit": 1 });
+        world.post("/v1/budgets", &budget).await.expect_problem(422, "invalid_field");
+    }
+
+    async fn an_erased_person_leaves_no_name(world) {
+        let ada = json!({ "name": "Ada Lovelace", "role": "admin", "address": "ada@example.com" });
+        let id = world.post("/v1/people", &ada).await.expect_status(201).string_field("id");
+        let browser = sign_in(&world, &id).await;
+        world.call(browser.request("POST", "/v1/stops").json(&json!({ "scope": { "team": true } }))).await.expect_status(201);
+        world.post("/v1/erasures", &json!({ "address": "ada@example.com" })).await.expect_status(202);
+        while world.get("/v1/erasures").await.rows()[0]["state"] == "running" {
+            world.engine.control.run_erasures(100).await.unwrap();
+        }
+        world.call(get(&format!("/v1/people/{id}"))).await.expect_problem(404, "not_found");
+        let log = world.get("/v1/audit?limit=1000").await.expect_status(200).text;
+        assert!(!log.contains("Lovelace") && log.contains(&id), "{log}");
+        world.call(browser.request("GET", "/v1/emails")).await.expect_problem(401, "session_ended");
+    }
+
     async fn a_new_sign_in_ends_the_session_that_the_browser_had(world) {
         let ada = add_person(&world, "Ada", "viewer").await;
         let before = sign_in(&world, &ada).await;

@@ -55,10 +55,49 @@ TOOLS: list[dict[str, Any]] = [
                     ]
                 },
                 "subject": {
-                    "type": "string"
+                    "description": "required without template",
+                    "type": [
+                        "string",
+                        "null"
+                    ]
+                },
+                "template": {
+                    "additionalProperties": False,
+                    "description": "stored wording instead",
+                    "properties": {
+                        "name": {
+                            "type": "string"
+                        },
+                        "variables": {
+                            "description": "JSON object",
+                            "type": [
+                                "string",
+                                "null"
+                            ]
+                        },
+                        "version": {
+                            "type": [
+                                "integer",
+                                "null"
+                            ]
+                        }
+                    },
+                    "required": [
+                        "name",
+                        "version",
+                        "variables"
+                    ],
+                    "type": [
+                        "object",
+                        "null"
+                    ]
                 },
                 "text": {
-                    "type": "string"
+                    "description": "required without template",
+                    "type": [
+                        "string",
+                        "null"
+                    ]
                 },
                 "to": {
                     "description": "one address",
@@ -78,8 +117,6 @@ TOOLS: list[dict[str, Any]] = [
             },
             "required": [
                 "to",
-                "subject",
-                "text",
                 "type",
                 "entity"
             ],
@@ -139,13 +176,47 @@ TOOLS: list[dict[str, Any]] = [
                         "null"
                     ]
                 },
+                "template": {
+                    "additionalProperties": False,
+                    "description": "stored wording instead; the subject stays",
+                    "properties": {
+                        "name": {
+                            "type": "string"
+                        },
+                        "variables": {
+                            "description": "JSON object",
+                            "type": [
+                                "string",
+                                "null"
+                            ]
+                        },
+                        "version": {
+                            "type": [
+                                "integer",
+                                "null"
+                            ]
+                        }
+                    },
+                    "required": [
+                        "name",
+                        "version",
+                        "variables"
+                    ],
+                    "type": [
+                        "object",
+                        "null"
+                    ]
+                },
                 "text": {
-                    "type": "string"
+                    "description": "required without template",
+                    "type": [
+                        "string",
+                        "null"
+                    ]
                 }
             },
             "required": [
-                "message",
-                "text"
+                "message"
             ],
             "type": "object"
         }

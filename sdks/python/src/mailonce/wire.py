@@ -477,7 +477,7 @@ class Event:
     id: str
     seq: int
     """Sequence number in the team, from 1 without gaps."""
-    type: Literal["email.accepted", "email.held", "email.duplicate", "email.rescheduled", "email.sent", "email.delivered", "email.bounced", "email.complained", "email.failed", "email.deferred", "email.unknown", "email.resolved", "email.cancelled", "email.resent", "handoff.orphaned", "handoff.rerouted", "message.received", "delivery.duplicate", "delivery.refused", "delivery.failed", "artifact.found", "artifact.consumed", "artifact.applied", "email.hold_removed", "email.released", "message.answered", "message.forwarded", "message.reopened", "message.skipped", "reply.refused", "thread.leased", "thread.cap_reached", "escalation.opened", "escalation.resolved", "domain.verified", "domain.failed", "endpoint.disabled", "key.extended", "key.forgotten", "transport.breaker_opened", "transport.breaker_closed", "stop.created", "stop.ended", "claim.claimed", "claim.begun", "claim.completed", "claim.failed", "claim.freed", "claim.unknown", "claim.evidence", "claim.resolved", "audit.recorded"]
+    type: Literal["email.accepted", "email.held", "email.duplicate", "email.rescheduled", "email.sent", "email.delivered", "email.bounced", "email.complained", "email.failed", "email.deferred", "email.unknown", "email.resolved", "email.cancelled", "email.resent", "handoff.orphaned", "handoff.rerouted", "message.received", "delivery.duplicate", "delivery.refused", "delivery.failed", "artifact.found", "artifact.consumed", "artifact.applied", "email.hold_removed", "email.released", "message.answered", "message.forwarded", "message.reopened", "message.skipped", "reply.refused", "thread.leased", "thread.cap_reached", "escalation.opened", "escalation.resolved", "domain.verified", "domain.failed", "endpoint.disabled", "key.extended", "key.forgotten", "transport.breaker_opened", "transport.breaker_closed", "stop.created", "stop.ended", "claim.offered", "claim.claimed", "claim.begun", "claim.completed", "claim.failed", "claim.freed", "claim.unknown", "claim.evidence", "claim.resolved", "audit.recorded"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -875,7 +875,7 @@ class Notice:
     rev: int
     state: Literal["pending", "delivered", "dead", "dropped"]
     """`pending delivered dead dropped`."""
-    type: Literal["email.accepted", "email.held", "email.duplicate", "email.rescheduled", "email.sent", "email.delivered", "email.bounced", "email.complained", "email.failed", "email.deferred", "email.unknown", "email.resolved", "email.cancelled", "email.resent", "handoff.orphaned", "handoff.rerouted", "message.received", "delivery.duplicate", "delivery.refused", "delivery.failed", "artifact.found", "artifact.consumed", "artifact.applied", "email.hold_removed", "email.released", "message.answered", "message.forwarded", "message.reopened", "message.skipped", "reply.refused", "thread.leased", "thread.cap_reached", "escalation.opened", "escalation.resolved", "domain.verified", "domain.failed", "endpoint.disabled", "key.extended", "key.forgotten", "transport.breaker_opened", "transport.breaker_closed", "stop.created", "stop.ended", "claim.claimed", "claim.begun", "claim.completed", "claim.failed", "claim.freed", "claim.unknown", "claim.evidence", "claim.resolved", "audit.recorded"]
+    type: Literal["email.accepted", "email.held", "email.duplicate", "email.rescheduled", "email.sent", "email.delivered", "email.bounced", "email.complained", "email.failed", "email.deferred", "email.unknown", "email.resolved", "email.cancelled", "email.resent", "handoff.orphaned", "handoff.rerouted", "message.received", "delivery.duplicate", "delivery.refused", "delivery.failed", "artifact.found", "artifact.consumed", "artifact.applied", "email.hold_removed", "email.released", "message.answered", "message.forwarded", "message.reopened", "message.skipped", "reply.refused", "thread.leased", "thread.cap_reached", "escalation.opened", "escalation.resolved", "domain.verified", "domain.failed", "endpoint.disabled", "key.extended", "key.forgotten", "transport.breaker_opened", "transport.breaker_closed", "stop.created", "stop.ended", "claim.offered", "claim.claimed", "claim.begun", "claim.completed", "claim.failed", "claim.freed", "claim.unknown", "claim.evidence", "claim.resolved", "audit.recorded"]
     next_attempt_at: str | None = None
     """When the next attempt is due; null while an earlier notice about the same object is pending."""
     settled_at: str | None = None
@@ -1046,8 +1046,9 @@ class Reply(TypedDict, total=False):
     """Whether to reply to all recipients of the message. The team's own inboxes are always left out."""
     seen: Sequence[str]
     """Ids of newer messages in the thread that you have read; at most 100."""
+    template: TemplateUse | None
     text: str | None
-    """Plain text body. Required unless `html` is set."""
+    """Plain text body. Required unless `html` or `template` is set."""
 
 
 @dataclass(frozen=True, kw_only=True)

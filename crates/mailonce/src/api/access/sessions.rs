@@ -19,10 +19,10 @@ use crate::{
     client_address::ClientAddress,
     http::{
         app::{ApiResult, App},
-        extract::{AuthedRequest, RawBody},
+        extract::{AuthedRequest, RawBody, check_failures},
         html::escape_html,
         params::PathParam,
-        session_cookie::{CookieSafety, session_secret},
+        session_cookie::{CookieSafety, is_local, session_secret},
     },
 };
 
@@ -115,10 +115,10 @@ pub(crate) async fn show_link(State(app): State<App>, PathParam(token): PathPara
     if CookieSafety::of(&parts) == CookieSafety::Unsafe {
         return Ok(needs_https());
     }
-    let client = ClientAddress::of(&parts.extensions);
-    match app.engine.access.preview_sign_in_link(&token, client).await {
+    check_failures(&app, ClientAddress::of(&parts.extensions))?;
+    match app.engine.access.preview_sign_in_link(&token, is_local(&parts)).await {
         Ok(view) => Ok(page(StatusCode::OK, &sign_in_form(&view))),
-        Err(problem) => failure_page(problem),
+        Err(problem) => failure_page(&app, &parts, problem),
     }
 }
 
@@ -137,14 +137,16 @@ pub(crate) async fn use_link(State(app): State<App>, PathParam(token): PathParam
         return Ok(needs_https());
     }
     let client = ClientAddress::of(&parts.extensions);
-    let session = match app.engine.access.redeem_sign_in_link(&token, client).await {
+    check_failures(&app, client)?;
+    let session = match app.engine.access.redeem_sign_in_link(&token, client, is_local(&parts)).await {
         Ok(session) => session,
-        Err(problem) => return failure_page(problem),
+        Err(problem) => return failure_page(&app, &parts, problem),
     };
     // The session that this browser had before must not live on unseen.
     if let Some(before) = session_secret(&parts)
         && let Ok(caller) = app.engine.access.authenticate_session(before).await
     {
+        app.engine.control.audit.enter(&caller, client);
         app.engine.access.end_session(&caller).await?;
     }
     signed_in(&app, &parts, &session, "/")
@@ -175,9 +177,12 @@ fn needs_https() -> Response {
     )
 }
 
-fn failure_page(problem: Problem) -> ApiResult {
+fn failure_page(app: &App, parts: &Parts, problem: Problem) -> ApiResult {
     if problem.code != Code::LinkGone {
         return Err(problem.into());
+    }
+    if let Some(client) = ClientAddress::of(&parts.extensions) {
+        app.auth_failures.record(client);
     }
     let detail = escape_html(&problem.detail);
     let content =

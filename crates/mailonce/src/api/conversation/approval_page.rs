@@ -71,7 +71,7 @@ fn parse_decision(form: &HashMap<Cow<'_, str>, Cow<'_, str>>) -> Result<Decision
     let rev = field("rev").and_then(|text| text.parse().ok());
     let rev = rev.ok_or_else(|| Problem::invalid_field("rev", "the form is not complete; open the link again"))?;
     let reason = field("reason");
-    check_text("reason", reason.as_deref().unwrap_or_default())?;
+    check_text("reason", &reason.as_deref().unwrap_or_default().replace('\n', " "))?;
     let edit =
         (decision == Decision::Edit).then(|| EmailEdit { subject: field("subject"), text: field("text"), html: None });
     Ok(DecisionRequest { decision, rev, edit, reason, preview_digest: None })
@@ -87,6 +87,7 @@ fn failure(problem: Problem) -> ApiResult {
 
 fn render(page: &ApprovalPage, fault: Option<&str>) -> Response {
     let status = match (page.state, fault) {
+        _ if page.decided_now => StatusCode::OK,
         (LinkState::Open, None) => StatusCode::OK,
         (LinkState::Open, Some(_)) => StatusCode::UNPROCESSABLE_ENTITY,
         (LinkState::Changed, _) => StatusCode::CONFLICT,
@@ -170,7 +171,7 @@ fn write_form(out: &mut String, page: &ApprovalPage, preview: Option<&Preview>) 
     writeln!(out, "<p><label for=\"reason\">Reason, or your answer</label>")?;
     writeln!(
         out,
-        "<textarea id=\"reason\" name=\"reason\" rows=\"2\" maxlength=\"1000\"></textarea></p>\n<p class=\"choices\">"
+        "<textarea id=\"reason\" name=\"reason\" rows=\"2\" maxlength=\"500\"></textarea></p>\n<p class=\"choices\">"
     )?;
     for choice in choices.iter().filter(|choice| **choice != Decision::Edit) {
         let text = button_text(reason, *choice);
