@@ -262,6 +262,7 @@ over_every_engine! {
         world.call(get(&format!("/v1/people/{id}"))).await.expect_problem(404, "not_found");
         let log = world.get("/v1/audit?limit=1000").await.expect_status(200).text;
         assert!(!log.contains("Lovelace") && log.contains(&id), "{log}");
+        world.advance_clock(1_000);
         world.call(browser.request("GET", "/v1/emails")).await.expect_problem(401, "session_ended");
     }
 
