@@ -27,7 +27,7 @@ use crate::{
         caller::Caller,
         people::PersonView,
     },
-    runtime::{problems::unavailable, records},
+    runtime::{hex::hex, problems::unavailable, records},
 };
 
 /// How long a sign-in link works, in milliseconds.
@@ -155,8 +155,7 @@ impl Access {
     }
 
     fn link_hash(&self, id: Uuid, secret: &str) -> String {
-        let mac = self.ctx.secret.mac("sign-in-link", &[id.as_bytes(), secret.as_bytes()]);
-        mac.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.ctx.secret.mac("sign-in-link", &[id.as_bytes(), secret.as_bytes()]))
     }
 
     async fn remove_expired_links(&self, team: TeamId) -> Result<(), Problem> {
@@ -287,8 +286,7 @@ impl Access {
 
     /// The token that proves that a request of this session comes from a page of this server.
     pub fn csrf_token(&self, session_secret: &str) -> String {
-        let mac = self.ctx.secret.mac("csrf", &[session_secret.as_bytes()]);
-        mac.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.ctx.secret.mac("csrf", &[session_secret.as_bytes()]))
     }
 }
 

@@ -352,14 +352,13 @@ impl Escalations {
         let (addressee, now) = (Addressee::Target(target.id), self.ctx.now());
         let name = ApprovalLink::record_name(asked.id, addressee);
         let known = self.ctx.store.record_by_name(team.id, RecordKind::ApprovalLink, &name).await;
-        let record = match known.map_err(unavailable)? {
-            Some(record) => record,
-            None => {
-                let reader = link_caller(team.clone(), target.id, addressee, now);
-                let view = self.escalation(&reader, asked.id).await?;
-                let notification = Notification { attempts: 0, due_at: Some(now), sent_at: None };
-                self.store_link(team.id, &view, addressee, Some(notification)).await?
-            }
+        let record = if let Some(record) = known.map_err(unavailable)? {
+            record
+        } else {
+            let reader = link_caller(team.clone(), target.id, addressee, now);
+            let view = self.escalation(&reader, asked.id).await?;
+            let notification = Notification { attempts: 0, due_at: Some(now), sent_at: None };
+            self.store_link(team.id, &view, addressee, Some(notification)).await?
         };
         let link: ApprovalLink = records::decode(&record)?;
         let Some(notification) = link.notification.clone().filter(|_| now < link.expires_at) else { return Ok(()) };

@@ -56,6 +56,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(claim_routes())
         .merge(outbox_routes())
         .merge(admin_routes())
+        .merge(people_routes())
         .merge(system_routes())
 }
 
@@ -164,25 +165,6 @@ fn admin_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::access::api_keys::revoke_api_key))
         .routes(routes!(crate::api::access::api_keys::create_team, crate::api::access::api_keys::list_teams))
         .routes(routes!(crate::api::access::api_keys::change_team))
-        .routes(routes!(crate::api::access::people::create, crate::api::access::people::list))
-        .routes(routes!(
-            crate::api::access::people::read,
-            crate::api::access::people::change,
-            crate::api::access::people::remove
-        ))
-        .routes(routes!(crate::api::access::people::sign_out))
-        .routes(routes!(
-            crate::api::conversation::notification_targets::create,
-            crate::api::conversation::notification_targets::list
-        ))
-        .routes(routes!(crate::api::conversation::notification_targets::remove))
-        .routes(routes!(crate::api::conversation::notification_targets::test))
-        .routes(routes!(crate::api::access::people::create_link))
-        .routes(routes!(
-            crate::api::access::sessions::read,
-            crate::api::access::sessions::change,
-            crate::api::access::sessions::end
-        ))
         .routes(routes!(handoff::transports))
         .routes(routes!(handoff::reroute))
         .routes(routes!(handoff::pause))
@@ -231,6 +213,30 @@ fn admin_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::access::sources::create, crate::api::access::sources::list))
         .routes(routes!(crate::api::access::sources::read, crate::api::access::sources::remove))
         .routes(routes!(crate::api::access::sources::rotate))
+}
+
+/// People, their sessions, and how questions reach them.
+fn people_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(crate::api::access::people::create, crate::api::access::people::list))
+        .routes(routes!(
+            crate::api::access::people::read,
+            crate::api::access::people::change,
+            crate::api::access::people::remove
+        ))
+        .routes(routes!(crate::api::access::people::sign_out))
+        .routes(routes!(
+            crate::api::conversation::notification_targets::create,
+            crate::api::conversation::notification_targets::list
+        ))
+        .routes(routes!(crate::api::conversation::notification_targets::remove))
+        .routes(routes!(crate::api::conversation::notification_targets::test))
+        .routes(routes!(crate::api::access::people::create_link))
+        .routes(routes!(
+            crate::api::access::sessions::read,
+            crate::api::access::sessions::change,
+            crate::api::access::sessions::end
+        ))
 }
 
 /// Provider webhooks, health, metrics and documentation.

@@ -69,12 +69,11 @@ pub(super) async fn login(out: &Printer, args: &LoginArgs) -> anyhow::Result<Exi
 }
 
 async fn ask_server(client: &CliClient, args: &LoginArgs, role: Role) -> anyhow::Result<Value> {
-    let person = match find_person(client, &args.name).await? {
-        Some(person) => change_person(client, person, args, role).await?,
-        None => {
-            let body = json!({ "name": args.name, "role": role.as_str(), "address": args.address });
-            client.call(Method::POST, "/v1/people", None, Some(&body)).await?.1
-        }
+    let person = if let Some(person) = find_person(client, &args.name).await? {
+        change_person(client, person, args, role).await?
+    } else {
+        let body = json!({ "name": args.name, "role": role.as_str(), "address": args.address });
+        client.call(Method::POST, "/v1/people", None, Some(&body)).await?.1
     };
     let path = format!("/v1/people/{}/sign-in-links", display_text(&person["id"]));
     Ok(client.call(Method::POST, &path, None, None).await?.1)
@@ -84,9 +83,9 @@ async fn find_person(client: &CliClient, name: &str) -> anyhow::Result<Option<Va
     let mut cursor = String::new();
     loop {
         let page = client.get(&format!("/v1/people?limit=100{cursor}")).await?;
-        let people = page["data"].as_array().into_iter().flatten();
-        if let Some(person) = people.cloned().find(|person| person["name"] == name) {
-            return Ok(Some(person));
+        let mut people = page["data"].as_array().into_iter().flatten();
+        if let Some(person) = people.find(|person| person["name"] == name) {
+            return Ok(Some(person.clone()));
         }
         let Some(next) = page["next_cursor"].as_str() else { return Ok(None) };
         cursor = format!("&cursor={next}");

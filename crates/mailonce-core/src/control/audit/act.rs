@@ -111,57 +111,17 @@ impl Act {
     /// A change of a record. `None` for kinds that are no administration.
     pub fn of_record(before: Option<&Record>, after: Option<&Record>) -> Option<Self> {
         let record = after.or(before)?;
-        if record.kind == RecordKind::Escalation {
-            return Self::of_decision(before?, after?);
-        }
-        if record.kind == RecordKind::Erasure {
-            return Self::of_erasure(before, after?);
-        }
-        if record.kind == RecordKind::SignInLink {
-            return Self::of_sign_in_link(before, after);
-        }
-        if record.kind == RecordKind::ApprovalLink {
-            return Self::of_approval_link(before, after);
-        }
-        if record.kind == RecordKind::ApiKeyName {
-            return Some(Self::new(Some(record.team), "api_key.renamed", format!("api_key/{}", record.name)));
-        }
-        let allowed: &[&str] = match record.kind {
-            RecordKind::Domain => &[],
-            RecordKind::Suppression => &["email", "source", "scope"],
-            RecordKind::Source => &["kind", "transport", "accepts.events", "accepts.inbound", "live"],
-            RecordKind::Rule => &["direction", "priority", "enabled", "together", "require_auth", "mode"],
-            RecordKind::Settings => &[
-                "keyed",
-                "keyless",
-                "mcp",
-                "expire_ms",
-                "reply_to",
-                "time_zone",
-                "audit_events",
-                "retention.audit",
-                "unsubscribe_tags",
-                "retention.bodies",
-                "retention.raw",
-                "compat.keyless",
-                "compat.window_ms",
-            ],
-            RecordKind::ListEntry => &["list.direction", "list.type", "require_auth"],
-            RecordKind::Budget => {
-                &["scope", "scope.inbox", "scope.api_key", "measure", "per", "limit", "at_limit", "enabled"]
+        match record.kind {
+            RecordKind::Escalation => return Self::of_decision(before?, after?),
+            RecordKind::Erasure => return Self::of_erasure(before, after?),
+            RecordKind::SignInLink => return Self::of_sign_in_link(before, after),
+            RecordKind::ApprovalLink => return Self::of_approval_link(before, after),
+            RecordKind::ApiKeyName => {
+                return Some(Self::new(Some(record.team), "api_key.renamed", format!("api_key/{}", record.name)));
             }
-            RecordKind::Transport => &["rerouted_at"],
-            RecordKind::Person => &["role", "operator", "signed_out_at"],
-            RecordKind::NotificationTarget => &["kind"],
-            RecordKind::Poll
-            | RecordKind::Escalation
-            | RecordKind::Draft
-            | RecordKind::Labels
-            | RecordKind::ApiKeyName
-            | RecordKind::Erasure
-            | RecordKind::SignInLink
-            | RecordKind::ApprovalLink => return None,
-        };
+            _ => {}
+        }
+        let allowed = allowed_fields(record.kind)?;
         let json = |record: &Record| serde_json::from_str(&record.json).unwrap_or(Value::Null);
         let values = (before.map(json), after.map(json));
         let rerouted = |value: &Option<Value>| value.as_ref().map_or(Value::Null, |value| value["rerouted_at"].clone());
@@ -367,6 +327,47 @@ impl Act {
         let act = Self::of_change(inbox.team, subject, &ALLOWED, values);
         Some(act.named(&inbox.address))
     }
+}
+
+/// The fields of a kind of record whose values are recorded. `None` for kinds that are no administration, or have entries
+/// of another form.
+fn allowed_fields(kind: RecordKind) -> Option<&'static [&'static str]> {
+    Some(match kind {
+        RecordKind::Domain => &[],
+        RecordKind::Suppression => &["email", "source", "scope"],
+        RecordKind::Source => &["kind", "transport", "accepts.events", "accepts.inbound", "live"],
+        RecordKind::Rule => &["direction", "priority", "enabled", "together", "require_auth", "mode"],
+        RecordKind::Settings => &[
+            "keyed",
+            "keyless",
+            "mcp",
+            "expire_ms",
+            "reply_to",
+            "time_zone",
+            "audit_events",
+            "retention.audit",
+            "unsubscribe_tags",
+            "retention.bodies",
+            "retention.raw",
+            "compat.keyless",
+            "compat.window_ms",
+        ],
+        RecordKind::ListEntry => &["list.direction", "list.type", "require_auth"],
+        RecordKind::Budget => {
+            &["scope", "scope.inbox", "scope.api_key", "measure", "per", "limit", "at_limit", "enabled"]
+        }
+        RecordKind::Transport => &["rerouted_at"],
+        RecordKind::Person => &["role", "operator", "signed_out_at"],
+        RecordKind::NotificationTarget => &["kind"],
+        RecordKind::Poll
+        | RecordKind::Escalation
+        | RecordKind::Draft
+        | RecordKind::Labels
+        | RecordKind::ApiKeyName
+        | RecordKind::Erasure
+        | RecordKind::SignInLink
+        | RecordKind::ApprovalLink => return None,
+    })
 }
 
 /// Leaves out values that say nothing: null and empty lists.

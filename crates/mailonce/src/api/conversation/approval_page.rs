@@ -95,21 +95,7 @@ fn render(page: &ApprovalPage, fault: Option<&str>) -> Response {
     };
     let mut content = String::new();
     // Writing into a string cannot fail.
-    let _ = match page.state {
-        LinkState::Open => write_question(&mut content, page, fault),
-        LinkState::Decided => write_decided(&mut content, page),
-        LinkState::Expired => write!(
-            content,
-            "<h1>This link has expired.</h1>\n<p>Links work for 72 hours, and only for people who may decide. The question is \
-             still open: <a href=\"/sign-in\">sign in</a> to decide.</p>"
-        ),
-        LinkState::Changed => write!(
-            content,
-            "<h1>The email has changed.</h1>\n<p>What would be sent now is not what this link was made for, so it decides \
-             nothing. <a href=\"/sign-in\">Sign in</a> to see the new email.</p>"
-        ),
-    };
-    let _ = write_waiting(&mut content, page);
+    write_page(&mut content, page, fault).unwrap_or_default();
     html_page(status, &content)
 }
 
@@ -128,6 +114,22 @@ fn button_text(reason: EscalationReason, decision: Decision) -> &'static str {
         (Decision::Done, _) => "It was done",
         (Decision::Retry, _) => "Let it run again",
     }
+}
+
+fn write_page(out: &mut String, page: &ApprovalPage, fault: Option<&str>) -> std::fmt::Result {
+    match page.state {
+        LinkState::Open => write_question(out, page, fault)?,
+        LinkState::Decided => write_decided(out, page)?,
+        LinkState::Expired => out.push_str(
+            "<h1>This link has expired.</h1>\n<p>Links work for 72 hours, and only for people who may decide. The question is \
+             still open: <a href=\"/sign-in\">sign in</a> to decide.</p>",
+        ),
+        LinkState::Changed => out.push_str(
+            "<h1>The email has changed.</h1>\n<p>What would be sent now is not what this link was made for, so it decides \
+             nothing. <a href=\"/sign-in\">Sign in</a> to see the new email.</p>",
+        ),
+    }
+    write_waiting(out, page)
 }
 
 fn write_question(out: &mut String, page: &ApprovalPage, fault: Option<&str>) -> std::fmt::Result {
