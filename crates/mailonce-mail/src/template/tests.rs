@@ -100,6 +100,15 @@ fn the_text_is_derived_from_the_html() {
 }
 
 #[test]
+fn an_error_far_to_the_right_is_an_error_and_no_panic() {
+    for broken in ["{% raw %}", "{%\u{95}", "{{ 'x", "{{ x"] {
+        let line = format!("{}{broken}", "x".repeat(70_000));
+        let error = text_error(&line, serde_json::json!({}));
+        assert!(error.line == Some(1) && !error.message.is_empty(), "{broken}: {error:?}");
+    }
+}
+
+#[test]
 fn a_subject_stays_one_line() {
     let template = source("Order {{ id }}", Some("x"), None);
     for break_ in ["1\r\nBcc: eve@example.com", "1\n", "1\r", "1\u{0}", "1\u{85}"] {
