@@ -89,6 +89,13 @@ pub enum CallSource {
     Address(IpAddr, AliasKey),
 }
 
+impl CallSource {
+    /// The client's address; the server itself when it is unknown.
+    pub fn of_client(client: Option<IpAddr>, key: AliasKey) -> Self {
+        client.map_or(Self::Local("server"), |ip| Self::Address(ip, key))
+    }
+}
+
 /// The key from which the aliases of an installation are derived. Without it, nobody can find an address by trying all
 /// of them.
 #[derive(Clone, Copy)]

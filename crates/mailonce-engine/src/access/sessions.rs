@@ -217,9 +217,7 @@ impl Access {
     /// Starts a session of a person who proved who they are.
     pub async fn start_session(&self, sign_in: SignIn) -> Result<NewSession, Problem> {
         let now = self.ctx.now();
-        let from = sign_in
-            .client
-            .map_or(CallSource::Local("server"), |ip| CallSource::Address(ip, AliasKey::of(&self.ctx.secret)));
+        let from = CallSource::of_client(sign_in.client, AliasKey::of(&self.ctx.secret));
         CallOrigin::of_person(sign_in.person, sign_in.team, from, now).set();
         self.store_session(sign_in, now.plus(SESSION_MS)).await
     }

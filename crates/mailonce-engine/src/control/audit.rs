@@ -95,7 +95,7 @@ impl AuditLog {
 
     /// Makes the caller the origin of the rest of the running call.
     pub fn enter(&self, caller: &Caller, client: Option<IpAddr>) {
-        let from = client.map_or(CallSource::Local("server"), |ip| CallSource::Address(ip, self.alias_key));
+        let from = CallSource::of_client(client, self.alias_key);
         let (team, now) = (caller.team.id, self.ctx.now());
         match caller.person() {
             Some(person) => CallOrigin::of_person(person, team, from, now).set(),

@@ -276,8 +276,7 @@ impl Escalations {
         if before.state != LinkState::Open {
             return Ok(before);
         }
-        let from =
-            client.map_or(CallSource::Local("server"), |ip| CallSource::Address(ip, AliasKey::of(&self.ctx.secret)));
+        let from = CallSource::of_client(client, AliasKey::of(&self.ctx.secret));
         CallOrigin::of_person(PersonId(link.addressee.id()), record.team, from, self.ctx.now()).set();
         let request = DecisionRequest { preview_digest: link.digest.clone(), ..request };
         match self.resolve_escalation(&caller, link.escalation, request, None).await {
