@@ -215,6 +215,11 @@ async fn postfix_relays_to_us_by_tls() {
     let received = world.receiver.wait_for_mails(40).await;
     assert_eq!(received.len(), 40);
     assert!(received.iter().all(|mail| mail.helo == "out.test" && mail.raw.starts_with(b"Received: from ")));
+    // A mail counts as accepted when Postfix has its reply, which comes after the mail is stored.
+    while world.metrics.accepted() < 40 {
+        assert!(started.elapsed() < TIMEOUT, "{} of 40 mails accepted", world.metrics.accepted());
+        sleep(Duration::from_millis(20)).await;
+    }
     let pid = rustix::process::Pid::from_raw(master.id().unwrap().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     master.wait().await.unwrap();
