@@ -121,6 +121,8 @@ pub struct ThreadEdit {
     pub add_labels: Vec<String>,
     /// Whether it is handled.
     pub handled: Option<bool>,
+    /// Whether its lease ends, whoever holds it.
+    pub ends_lease: bool,
 }
 
 impl Thread {
@@ -283,6 +285,10 @@ impl Thread {
         }
         if let Some(handled) = edit.handled {
             self.details.handled_at = handled.then_some(now);
+        }
+        if edit.ends_lease && self.details.lease.take().is_some() {
+            // Systems that the holder still writes to can tell that its fencing number is outdated.
+            self.details.fence += 1;
         }
     }
 

@@ -249,6 +249,14 @@ impl EmailHead {
         }
     }
 
+    /// The key that its caller gave, or that its intent has.
+    pub fn given_key(&self) -> Option<&str> {
+        match &self.key {
+            Some(EmailKey::Given(key)) => Some(key.as_str()),
+            _ => None,
+        }
+    }
+
     /// Whether its key is the one derived from its intent.
     pub fn has_intent_key(&self) -> bool {
         let (Some(intent), Some(EmailKey::Given(key))) = (&self.intent, &self.key) else { return false };

@@ -1,7 +1,7 @@
 //! Reading emails: queries, pages and details.
 
 use crate::{
-    handoff::{Attempt, Evidence},
+    handoff::{Attempt, Evidence, HandoffState},
     id::EmailId,
     key::KeyHash,
     outbound::{
@@ -10,6 +10,7 @@ use crate::{
     },
     time::Time,
 };
+use std::collections::BTreeMap;
 
 /// An email with its content and history.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +38,10 @@ pub struct EmailQuery {
     pub from: Option<Vec<String>>,
     /// Under this key.
     pub key: Option<KeyHash>,
+    /// With an idempotency key of the caller that starts with this. An empty text means any key.
+    pub key_prefix: Option<String>,
+    /// With calls that were answered with this email instead of a new one.
+    pub has_duplicates: bool,
     /// Accepted at or after.
     pub since: Option<Time>,
     /// Accepted before.
@@ -56,8 +61,32 @@ impl EmailQuery {
             && self.to.as_ref().is_none_or(named)
             && self.from.as_ref().is_none_or(|all| all.iter().any(|from| from.eq_ignore_ascii_case(&head.from)))
             && self.key.is_none_or(|key| head.key.as_ref().is_some_and(|name| name.hash(email.team) == key))
+            && self.key_prefix.as_ref().is_none_or(|prefix| head.given_key().is_some_and(|key| key.starts_with(prefix)))
+            && (!self.has_duplicates || email.suppressed > 0)
             && self.since.is_none_or(|since| head.created_at >= since)
             && self.until.is_none_or(|until| head.created_at < until)
+    }
+}
+
+/// How many emails were accepted in a span of time, and what became of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EmailStats {
+    /// Accepted emails.
+    pub accepted: u64,
+    /// Calls that were answered with one of these emails instead of a new one.
+    pub duplicates: u64,
+    /// Their handoffs, by current state. An email to several recipients may have several.
+    pub handoffs: BTreeMap<HandoffState, u64>,
+}
+
+impl EmailStats {
+    /// Adds the numbers of another span.
+    pub fn add(&mut self, other: &Self) {
+        self.accepted += other.accepted;
+        self.duplicates += other.duplicates;
+        for (state, count) in &other.handoffs {
+            *self.handoffs.entry(*state).or_default() += count;
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
         email::Email,
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
-        email_query::{EmailDetail, EmailQuery, ResultPage},
+        email_query::{EmailDetail, EmailQuery, EmailStats, ResultPage},
         key_binding::{KeyBinding, KeyChangeResult, KeyView},
         suppressed_call::SuppressedCalls,
     },
@@ -226,6 +226,8 @@ pub trait Store:
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<ResultPage<Email>>;
     /// The number of emails with an id from `from` (inclusive) to `to` (exclusive).
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64>;
+    /// Statistics of the emails with an id from `from` (inclusive) to `to` (exclusive).
+    async fn email_stats(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<EmailStats>;
     /// Held or unknown emails of all teams. Ordered by team and id, after the given one.
     async fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>>;
     /// Events with a number above `after`, in order.

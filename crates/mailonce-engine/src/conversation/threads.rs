@@ -12,6 +12,7 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
+    control::audit::act::Act,
     conversation::{
         caps::ReplyCaps,
         thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec, ThreadQuery},
@@ -260,6 +261,21 @@ impl Conversations {
         if thread.rev == before.rev && thread.details.lease.is_some() {
             return Err(leased_problem(&thread, now));
         }
+        self.ctx.inbound.waiters.wake(thread.inbox);
+        Ok(ThreadView { thread, caps: inbox.settings.caps.unwrap_or_default(), entries: Vec::new() })
+    }
+
+    /// Ends the lease of a thread, whoever holds it, so that a person or another agent can take over. The holder's
+    /// next reply under its lease is refused.
+    pub async fn end_thread_lease(&self, caller: &Caller, id: ThreadId) -> Result<ThreadView, Problem> {
+        caller.require_decider()?;
+        let (_, inbox) = self.inboxes.thread(caller, id).await?;
+        let (team, now) = (caller.team.id, self.ctx.now());
+        let act = Act::new(Some(team), "thread.lease_ended", format!("thread/{id}"));
+        self.ctx.store.record_act(act, now).await.map_err(unavailable)?;
+        let edit = ThreadEdit { ends_lease: true, ..ThreadEdit::default() };
+        let changed = self.ctx.store.change_thread(team, id, edit, now).await.map_err(unavailable)?;
+        let thread = changed.ok_or_else(|| thread_not_found(id))?;
         self.ctx.inbound.waiters.wake(thread.inbox);
         Ok(ThreadView { thread, caps: inbox.settings.caps.unwrap_or_default(), entries: Vec::new() })
     }

@@ -6,12 +6,13 @@ use crate::{
     runtime::problems::{email_not_found, unavailable},
 };
 use mailonce_core::{
+    access::team::ApiKeyScope,
     id::{EmailId, first_id_at},
     limits,
     outbound::{
         content::EmailContent,
         email::Email,
-        email_query::{EmailDetail, EmailQuery, ResultPage},
+        email_query::{EmailDetail, EmailQuery, EmailStats, ResultPage},
     },
     problem::Problem,
     time::Time,
@@ -49,6 +50,19 @@ impl Outbound {
     pub async fn emails(&self, caller: &Caller, query: EmailQuery) -> Result<ResultPage<Email>, Problem> {
         let from = caller.inbox_restriction.as_ref().map(|restriction| restriction.addresses());
         self.ctx.store.emails(caller.team.id, EmailQuery { from, ..query }).await.map_err(unavailable)
+    }
+
+    /// Statistics of each of these spans of time, from one bound to the next. Emails count by the time in their ids.
+    pub async fn email_stats(&self, caller: &Caller, bounds: &[Time]) -> Result<Vec<EmailStats>, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        caller.require_unrestricted_key()?;
+        let id = |at: Time| EmailId(first_id_at(at));
+        let mut spans = Vec::with_capacity(bounds.len());
+        for span in bounds.windows(2) {
+            let &[from, to] = span else { continue };
+            spans.push(self.ctx.store.email_stats(caller.team.id, id(from), id(to)).await.map_err(unavailable)?);
+        }
+        Ok(spans)
     }
 
     /// How many emails were accepted in a span of time.

@@ -17,7 +17,7 @@ use mailonce_core::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
         email::Email,
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
-        email_query::{EmailDetail, EmailQuery, ResultPage},
+        email_query::{EmailDetail, EmailQuery, EmailStats, ResultPage},
         key_binding::{KeyBinding, KeyChangeResult, KeyView},
         suppressed_call::SuppressedCalls,
     },
@@ -195,6 +195,10 @@ impl Store for Memory {
 
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
         Ok(self.lock_tables().outbound.count_emails(team, from, to))
+    }
+
+    async fn email_stats(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<EmailStats> {
+        Ok(self.lock_tables().outbound.email_stats(team, from, to))
     }
 
     async fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {

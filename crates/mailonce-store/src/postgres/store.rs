@@ -17,7 +17,7 @@ use mailonce_core::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
         email::Email,
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
-        email_query::{EmailDetail, EmailQuery, ResultPage},
+        email_query::{EmailDetail, EmailQuery, EmailStats, ResultPage},
         key_binding::{KeyBinding, KeyChangeResult, KeyView},
         suppressed_call::SuppressedCalls,
     },
@@ -182,6 +182,10 @@ impl Store for Postgres {
 
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
         when_durable!(self, call_until_final!(queries::count_emails(&self.shared, team, from, to)))
+    }
+
+    async fn email_stats(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<EmailStats> {
+        when_durable!(self, call_until_final!(queries::email_stats(&self.shared, team, from, to)))
     }
 
     async fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {

@@ -17,7 +17,7 @@ use mailonce_core::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
         email::Email,
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
-        email_query::{EmailDetail, EmailQuery, ResultPage},
+        email_query::{EmailDetail, EmailQuery, EmailStats, ResultPage},
         key_binding::{KeyBinding, KeyChangeResult, KeyView},
         suppressed_call::SuppressedCalls,
     },
@@ -205,6 +205,11 @@ impl Store for Sqlite {
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
         let Some(number) = self.team_number(team) else { return Ok(0) };
         self.run_query(move |conn| queries::count_emails(conn, number, from, to)).await
+    }
+
+    async fn email_stats(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<EmailStats> {
+        let Some(number) = self.team_number(team) else { return Ok(EmailStats::default()) };
+        self.run_query(move |conn| queries::email_stats(conn, number, from, to)).await
     }
 
     async fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {

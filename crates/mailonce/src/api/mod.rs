@@ -4,6 +4,7 @@ pub(crate) mod access;
 mod claims;
 pub(crate) mod control;
 pub(crate) mod conversation;
+mod dashboard;
 mod error_pages;
 pub(crate) mod events;
 mod handoff;
@@ -74,6 +75,8 @@ fn outbound_routes() -> OpenApiRouter<App> {
             crate::api::outbound::idempotency_keys::extend,
             crate::api::outbound::idempotency_keys::forget
         ))
+        .routes(routes!(crate::api::outbound::idempotency_keys::list))
+        .routes(routes!(crate::api::outbound::stats::read))
         .routes(routes!(crate::api::outbound::templates::create, crate::api::outbound::templates::list))
         .routes(routes!(
             crate::api::outbound::templates::read,
@@ -166,6 +169,7 @@ fn admin_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::access::api_keys::create_team, crate::api::access::api_keys::list_teams))
         .routes(routes!(crate::api::access::api_keys::change_team))
         .routes(routes!(handoff::transports))
+        .routes(routes!(handoff::test_transport))
         .routes(routes!(handoff::reroute))
         .routes(routes!(handoff::pause))
         .routes(routes!(handoff::resume))
@@ -262,7 +266,6 @@ pub fn router(engine: Arc<Engine>, echo: bool) -> Router {
 pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptions) -> Router {
     let (router, _) = routes().split_for_parts();
     let mut router = router
-        .route("/", get(system::redirect_to_docs))
         .route("/docs/viewer.js", get(reference::viewer))
         .route("/a/{token}", get(conversation::approval_page::show).post(conversation::approval_page::decide))
         .route("/sign-in", get(access::sessions::show_options))
@@ -274,6 +277,7 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
         router = router.route("/bench/echo", post(bench_echo));
     }
     router
+        .merge(dashboard::routes())
         .merge(crate::dialects::routes())
         .fallback(path_not_found)
         .method_not_allowed_fallback(method_not_allowed)

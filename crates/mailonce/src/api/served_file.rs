@@ -5,19 +5,27 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use std::io::Write as _;
 
-/// A file that is served.
-pub(super) struct ServedFile {
-    pub(super) content_type: &'static str,
-    /// Entity tag, in quotes.
-    pub(super) etag: &'static str,
-    /// The file, compressed with gzip.
-    pub(super) gzip: &'static [u8],
+/// Compresses a file with gzip, as small as it gets.
+pub(super) fn gzip(plain: &[u8]) -> Bytes {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    // Writing to memory does not fail.
+    encoder.write_all(plain).and_then(|()| encoder.finish()).unwrap_or_default().into()
 }
 
-impl ServedFile {
+/// A file that is served.
+pub(super) struct ServedFile<'a> {
+    pub(super) content_type: &'static str,
+    /// Entity tag, in quotes.
+    pub(super) etag: &'a str,
+    /// The file, compressed with gzip.
+    pub(super) gzip: Bytes,
+}
+
+impl ServedFile<'_> {
     /// The response to a request with these headers. `plain` is the file for clients that do not accept gzip.
-    pub(super) fn respond(&self, headers: &HeaderMap, plain: impl FnOnce() -> &'static [u8]) -> Response {
+    pub(super) fn respond(self, headers: &HeaderMap, plain: impl FnOnce() -> Bytes) -> Response {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
         let is_known = text(header::IF_NONE_MATCH).split(',').any(|tag| tag.trim() == self.etag);
         let takes_gzip = text(header::ACCEPT_ENCODING).split(',').any(|coding| {
@@ -26,8 +34,8 @@ impl ServedFile {
         });
         let mut response = match (is_known, takes_gzip) {
             (true, _) => StatusCode::NOT_MODIFIED.into_response(),
-            (false, true) => Bytes::from_static(self.gzip).into_response(),
-            (false, false) => Bytes::from_static(plain()).into_response(),
+            (false, true) => self.gzip.into_response(),
+            (false, false) => plain().into_response(),
         };
         let answer = response.headers_mut();
         answer.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));

@@ -4,7 +4,7 @@ use axum::{
     Json,
     extract::State,
     http::{HeaderMap, HeaderValue, header},
-    response::{IntoResponse, Redirect, Response},
+    response::{IntoResponse, Response},
 };
 use mailonce_core::problem::{Code, Problem};
 use mailonce_engine::{
@@ -96,8 +96,8 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
 #[utoipa::path(get, path = "/openapi.json", operation_id = "read_openapi", tag = "system", security(()), responses((status = 200, description = "The OpenAPI document", body = Object)))]
 pub(super) async fn openapi(headers: HeaderMap) -> Response {
     let document = super::openapi::served();
-    let file = ServedFile { content_type: "application/json", etag: &document.etag, gzip: &document.gzip };
-    file.respond(&headers, || &document.plain)
+    let file = ServedFile { content_type: "application/json", etag: &document.etag, gzip: document.gzip.clone() };
+    file.respond(&headers, || document.plain.clone())
 }
 
 /// Read a short description of this service for language models.
@@ -113,11 +113,6 @@ pub(super) async fn error_page(PathParam(code): PathParam) -> ApiResult {
     let page =
         error_pages::page(&code).ok_or_else(|| Problem::new(Code::NotFound, format!("there is no code `{code}`")))?;
     Ok(text_response("text/markdown; charset=utf-8", page.to_owned()))
-}
-
-/// Redirects `/` to the API reference until there is a dashboard.
-pub(super) async fn redirect_to_docs() -> Redirect {
-    Redirect::temporary("/docs")
 }
 
 fn text_response(content_type: &'static str, text: String) -> Response {

@@ -113,6 +113,7 @@ mod sources;
 mod sources_mail;
 mod sources_odd;
 mod sources_ses;
+mod stats;
 mod stops;
 mod storm;
 mod stream;

@@ -39,10 +39,13 @@ pub(crate) const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("post", "/v1/emails/{id}/resend", RouteAccess::ByResourceId),
     ("post", "/v1/emails/{id}/resolve", RouteAccess::ByResourceId),
     ("get", "/v1/transports", RouteAccess::CallerScoped),
+    ("post", "/v1/transports/{name}/test", RouteAccess::Operator),
     ("post", "/v1/transports/{name}/reroute", RouteAccess::Operator),
     ("post", "/v1/handoff/pause", RouteAccess::Operator),
     ("post", "/v1/handoff/resume", RouteAccess::Operator),
     ("post", "/v1/clock/confirm", RouteAccess::Operator),
+    ("get", "/v1/keys", RouteAccess::CallerScoped),
+    ("get", "/v1/stats", RouteAccess::CallerScoped),
     ("get", "/v1/keys/{key}", RouteAccess::ByResourceId),
     ("patch", "/v1/keys/{key}", RouteAccess::ByResourceId),
     ("delete", "/v1/keys/{key}", RouteAccess::ByResourceId),
@@ -397,6 +400,9 @@ impl TeamResources {
             ("patch", "/v1/emails/{id}") => call.json(&json!({ "scheduled_at": "in 5 days" })),
             ("post", "/v1/emails/{id}/resolve") => call.json(&json!({ "as": "sent", "rev": 1 })),
             ("patch", "/v1/keys/{key}") => call.json(&json!({ "ttl": "1d" })),
+            ("post", "/v1/transports/{name}/test") => {
+                call.json(&json!({ "from": "a@example.com", "to": "b@example.com" }))
+            }
             ("post", "/v1/api-keys") => call.json(&json!({ "name": "x", "scopes": ["read"] })),
             ("post", "/v1/teams") => call.json(&json!({ "name": "x" })),
             ("post", "/v1/domains") => call.json(&json!({ "name": "own.example" })),

@@ -31,7 +31,7 @@ use mailonce_core::{
         accept_decision::FirstSend,
         email::Email,
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
-        email_query::{EmailDetail, EmailQuery, ResultPage},
+        email_query::{EmailDetail, EmailQuery, EmailStats, ResultPage},
         key_binding::{KeyBinding, KeyChangeResult, KeyView},
         suppressed_call::SuppressedCalls,
     },
@@ -218,6 +218,7 @@ ledger! {
         fn email_detail(team: TeamId, id: EmailId) -> Option<EmailDetail>;
         fn emails(team: TeamId, query: EmailQuery) -> ResultPage<Email>;
         fn count_emails(team: TeamId, from: EmailId, to: EmailId) -> u64;
+        fn email_stats(team: TeamId, from: EmailId, to: EmailId) -> EmailStats;
         fn held_or_unknown_emails(after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<Email>;
         fn events(team: TeamId, after: u64, limit: usize) -> Vec<Event>;
         fn key(team: TeamId, key: KeyHash, now: Time) -> Option<KeyView>;

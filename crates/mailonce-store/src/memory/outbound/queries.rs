@@ -7,7 +7,7 @@ use mailonce_core::{
     limits, mutant,
     outbound::{
         email::{Email, Guard},
-        email_query::{EmailDetail, EmailQuery, ResultPage},
+        email_query::{EmailDetail, EmailQuery, EmailStats, ResultPage},
         key_binding::{KeyBinding, KeyView},
         suppressed_call::SuppressedCall,
     },
@@ -45,6 +45,19 @@ impl OutboundTables {
     pub(crate) fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> u64 {
         let within = |email: &&Email| email.team == team && from <= email.id && email.id < to;
         self.emails.values().filter(within).count() as u64
+    }
+
+    /// Statistics of a team's emails with ids in the range `from..to`.
+    pub(crate) fn email_stats(&self, team: TeamId, from: EmailId, to: EmailId) -> EmailStats {
+        let mut stats = EmailStats::default();
+        for email in self.emails.range(from..to).map(|(_, email)| email).filter(|email| email.team == team) {
+            stats.accepted += 1;
+            stats.duplicates += email.suppressed;
+            for handoff in &email.handoffs {
+                *stats.handoffs.entry(handoff.state).or_default() += 1;
+            }
+        }
+        stats
     }
 
     /// The one email that a key is bound to, or was bound to last, until the key is swept.

@@ -1,13 +1,13 @@
 //! Queries: emails, lists of emails, and keys. Concurrent key lookups share one statement.
 
 use mailonce_core::{
-    handoff::{Attempt, AttemptDetails, Outcome},
+    handoff::{Attempt, AttemptDetails, HandoffState, Outcome},
     id::{EmailId, TeamId},
     key::KeyHash,
     limits,
     outbound::{
         email::Email,
-        email_query::{EmailDetail, EmailQuery, ResultPage},
+        email_query::{EmailDetail, EmailQuery, EmailStats, ResultPage},
         key_binding::{KeyBinding, KeyView},
         suppressed_call::SuppressedCall,
     },
@@ -55,6 +55,11 @@ const OLDER_EMAILS: &str = concat!(
 );
 
 const COUNT_EMAILS: &str = "SELECT count(*) FROM emails WHERE team = $1 AND id >= $2 AND id < $3";
+
+const COUNT_DUPLICATES: &str =
+    "SELECT COALESCE(sum(count), 0)::bigint FROM suppressed WHERE team = $1 AND email >= $2 AND email < $3";
+const COUNT_HANDOFFS: &str =
+    "SELECT state, count(*) FROM handoffs WHERE team = $1 AND email >= $2 AND email < $3 GROUP BY state";
 
 const HELD_OR_UNKNOWN_EMAILS: &str = concat!(
     "SELECT ",
@@ -207,6 +212,29 @@ pub(crate) async fn count_emails(shared: &SharedState, team: TeamId, from: Email
     let rows = query_rows(&client, COUNT_EMAILS, &[&team.0, &from.0, &to.0]).await?;
     let count: i64 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
     Ok(count as u64)
+}
+
+/// Statistics of a team's emails with ids in a range.
+pub(crate) async fn email_stats(
+    shared: &SharedState,
+    team: TeamId,
+    from: EmailId,
+    to: EmailId,
+) -> TxResult<EmailStats> {
+    let client = shared.connections.client().await?;
+    let asked: [&(dyn ToSql + Sync); 3] = [&team.0, &from.0, &to.0];
+    let (emails, duplicates, handoffs) = tokio::try_join!(
+        query_rows(&client, COUNT_EMAILS, &asked),
+        query_rows(&client, COUNT_DUPLICATES, &asked),
+        query_rows(&client, COUNT_HANDOFFS, &asked)
+    )?;
+    let count = |rows: &[Row]| rows.first().map_or(Ok(0), |row| row.try_get::<_, i64>(0)).map(|count| count as u64);
+    let mut stats = EmailStats { accepted: count(&emails)?, duplicates: count(&duplicates)?, ..EmailStats::default() };
+    for row in &handoffs {
+        let state = HandoffState::parse(row.try_get(0)?).ok_or_else(|| TxError::corrupt("the state of a handoff"))?;
+        stats.handoffs.insert(state, row.try_get::<_, i64>(1)? as u64);
+    }
+    Ok(stats)
 }
 
 /// A key refers to at most one email: the one it is bound to, or was last bound to until that is swept.

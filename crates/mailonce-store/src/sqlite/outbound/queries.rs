@@ -1,18 +1,20 @@
 //! Queries for emails and keys, on reader connections.
 
 use mailonce_core::{
+    handoff::HandoffState,
     id::{EmailId, TeamId, ordered_bits},
     key::KeyHash,
     limits,
     outbound::{
         email::{Email, EmailState},
-        email_query::{EmailDetail, EmailQuery, ResultPage},
+        email_query::{EmailDetail, EmailQuery, EmailStats, ResultPage},
         key_binding::{KeyBinding, KeyView},
     },
     ports::store::Result,
     time::Time,
 };
 use rusqlite::{Connection, params};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::accept::{self, KeyRow};
@@ -20,6 +22,11 @@ use crate::sqlite::{fresh_keys::FreshKeys, handoff::handoffs, rows, schema::stor
 
 const BY_TEAM: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND email < ?2 ORDER BY email DESC LIMIT ?3";
 const COUNT: &str = "SELECT count(DISTINCT email) FROM handoffs WHERE team = ?1 AND email >= ?2 AND email < ?3";
+/// The rows of `handoffs` lead from a team to its emails, so duplicates are looked up by them.
+const COUNT_DUPLICATES: &str = "SELECT COALESCE(sum(s.count), 0) FROM suppressed s WHERE s.email >= ?2 AND s.email < ?3 \
+     AND EXISTS (SELECT 1 FROM handoffs h WHERE h.team = ?1 AND h.email = s.email)";
+const COUNT_HANDOFFS: &str =
+    "SELECT state, count(*) FROM handoffs WHERE team = ?1 AND email >= ?2 AND email < ?3 GROUP BY state";
 /// Repeats the condition of the partial index `handoffs_rare` literally, so that SQLite can use the index.
 const BY_RARE_STATE: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND state = ?2 AND email < ?3 \
      AND (state = 'held' OR state = 'unknown' OR state = 'failed' OR state = 'bounced' OR state = 'complained' \
@@ -74,6 +81,21 @@ pub(crate) fn count_emails(conn: &Connection, number: i64, from: EmailId, to: Em
     let asked = params![number, ordered_bits(from.0), ordered_bits(to.0)];
     let mut statement = conn.prepare_cached(COUNT).map_err(store_error)?;
     statement.query_row(asked, |row| row.get::<_, i64>(0)).map(|count| count as u64).map_err(store_error)
+}
+
+/// Statistics of a team's emails with ids in the range `from..to`.
+pub(crate) fn email_stats(conn: &Connection, number: i64, from: EmailId, to: EmailId) -> Result<EmailStats> {
+    let asked = params![number, ordered_bits(from.0), ordered_bits(to.0)];
+    let mut duplicates = conn.prepare_cached(COUNT_DUPLICATES).map_err(store_error)?;
+    let duplicates: i64 = duplicates.query_row(asked, |row| row.get(0)).map_err(store_error)?;
+    let mut statement = conn.prepare_cached(COUNT_HANDOFFS).map_err(store_error)?;
+    let counted = statement.query_map(asked, |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)));
+    let mut handoffs = BTreeMap::new();
+    for row in counted.map_err(store_error)? {
+        let (state, count) = row.map_err(store_error)?;
+        handoffs.insert(HandoffState::parse(&state).ok_or_else(|| rows::corrupt_row("state"))?, count as u64);
+    }
+    Ok(EmailStats { accepted: count_emails(conn, number, from, to)?, duplicates: duplicates as u64, handoffs })
 }
 
 /// How far the order of ids may differ from the order of creation times, in milliseconds. An email gets its id a moment

@@ -302,15 +302,21 @@ pub(crate) async fn lease(
     Ok((StatusCode::CREATED, Json(LeaseBody::from(lease))).into_response())
 }
 
-/// The lease to release.
+/// The lease to release: your own by its token, or anybody's by force.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReleaseLeaseBody {
     /// Token of the lease. Only its holder knows it.
-    token: String,
+    #[serde(default)]
+    token: Option<String>,
+    /// End the lease of another agent, to take over. Needs the scope `approve` or `admin` instead of `reply`.
+    #[serde(default)]
+    force: bool,
 }
 
-/// Release your lease of a thread.
+/// Release the lease of a thread.
+///
+/// With `force` a person ends the lease of an agent that is stuck. Replies that the agent sends under its lease are refused afterwards.
 #[utoipa::path(delete, path = "/v1/threads/{id}/lease", operation_id = "release_thread_lease", tag = "conversations", params(("id" = String, Path)), request_body = ReleaseLeaseBody,
     responses((status = 200, description = "The updated thread", body = ThreadBody),
         (status = 409, description = "The token is not that of the current lease", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
@@ -320,9 +326,17 @@ pub(crate) async fn release(
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    auth.caller.require_scope(ApiKeyScope::Reply)?;
+    if !auth.caller.key.has_scope(ApiKeyScope::Reply) {
+        auth.caller.require_decider()?;
+    }
     let id = thread_id(&id)?;
-    let ReleaseLeaseBody { token } = body.parse()?;
-    let view = app.engine.conversations.release_thread(&auth.caller, id, &token).await?;
+    let conversations = &app.engine.conversations;
+    let view = match body.parse()? {
+        ReleaseLeaseBody { token: Some(token), force: false } => {
+            conversations.release_thread(&auth.caller, id, &token).await?
+        }
+        ReleaseLeaseBody { token: None, force: true } => conversations.end_thread_lease(&auth.caller, id).await?,
+        _ => return Err(Problem::invalid_field("token", "give the token of your lease, or `force`: true").into()),
+    };
     Ok(Json(ThreadBody::of(&app, &view.thread).with_replies(&app, &view)).into_response())
 }

@@ -5,7 +5,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     control::stop::{StopMode, StopScope},
     handoff::action::Resolution,
-    problem::Problem,
+    problem::{Code, Problem},
 };
 use mailonce_engine::{
     control::stops::NewStop,
@@ -17,13 +17,14 @@ use utoipa::ToSchema;
 
 use crate::{
     api::outbound::{
-        email_bodies::EmailBody,
-        emails::{EmptyBody, email_id},
+        email_bodies::{EmailBody, SendBody, SendReceiptBody},
+        emails::{EmptyBody, email_id, respond_when_settled},
     },
     http::{
         app::{ApiResult, App},
         extract::{AuthedRequest, RawBody},
         json::check_text,
+        json_body,
         params::PathParam,
     },
 };
@@ -130,6 +131,48 @@ pub(super) async fn transports(State(app): State<App>, auth: AuthedRequest) -> A
     };
     let orphaned = app.engine.handoffs.orphaned_transports().into_iter().map(orphan).collect();
     Ok(Json(TransportPage { data, orphaned, next_cursor: None }).into_response())
+}
+
+/// The email that tests a transport.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TransportTestBody {
+    /// Sender, an address that your API key may send from.
+    from: String,
+    /// Recipient.
+    to: String,
+}
+
+/// Send a test email through one transport.
+///
+/// An ordinary email that leaves by this transport only. Read it to see what the transport answered.
+#[utoipa::path(post, path = "/v1/transports/{name}/test", operation_id = "test_transport", tag = "handoff", params(("name" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = TransportTestBody,
+    responses((status = 202, description = "Accepted", body = SendReceiptBody), (status = 200, description = "Replayed: the email was accepted before", body = SendReceiptBody)))]
+pub(super) async fn test_transport(
+    State(app): State<App>,
+    auth: AuthedRequest,
+    PathParam(name): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Operator)?;
+    auth.caller.require_scope(ApiKeyScope::Send)?;
+    let TransportTestBody { from, to } = body.parse()?;
+    let email = serde_json::json!({
+        "from": from,
+        "to": to,
+        "subject": format!("Test of the transport {name}"),
+        "text": format!("This email tests the mailonce transport {name}. No answer is needed.\n"),
+        "transport": name,
+    });
+    let request = json_body::parse::<SendBody>(email.to_string().as_bytes())?.into_request(auth.key)?;
+    // The name is the path of this call, so a name that no transport has is no fault of the body.
+    let unknown_transport = |problem: Problem| match problem.field.as_deref() {
+        Some("transport") => Problem::new(Code::NotFound, problem.detail),
+        _ => problem,
+    };
+    let receipt = app.engine.outbound.send(&auth.caller, request).await.map_err(unknown_transport)?;
+    respond_when_settled(&app, &auth.caller, receipt, None, false).await
 }
 
 /// The new transport for waiting handoffs.

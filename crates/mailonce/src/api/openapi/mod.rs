@@ -10,6 +10,8 @@ mod examples;
 mod vocabulary;
 mod webhooks;
 
+use super::served_file::gzip;
+use axum::body::Bytes;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -80,27 +82,20 @@ pub(super) fn pretty() -> String {
 
 /// The document as it is served: without white space, also compressed, with its entity tag.
 pub(super) struct ServedDocument {
-    pub(super) plain: Vec<u8>,
-    pub(super) gzip: Vec<u8>,
+    pub(super) plain: Bytes,
+    pub(super) gzip: Bytes,
     pub(super) etag: String,
 }
 
 /// The document as it is served, built once.
 pub(super) fn served() -> &'static ServedDocument {
     static SERVED: LazyLock<ServedDocument> = LazyLock::new(|| {
-        let plain = serde_json::to_vec(document()).unwrap_or_default();
+        let plain = Bytes::from(serde_json::to_vec(document()).unwrap_or_default());
         let digest = Sha256::digest(&plain);
         let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..12]));
-        ServedDocument { gzip: compress(&plain), plain, etag }
+        ServedDocument { gzip: gzip(&plain), plain, etag }
     });
     &SERVED
-}
-
-fn compress(bytes: &[u8]) -> Vec<u8> {
-    use std::io::Write as _;
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    // Writing to memory does not fail.
-    encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default()
 }
 
 fn build() -> Value {
@@ -207,7 +202,7 @@ mod tests {
     fn the_compressed_document_is_the_same_and_small() {
         let served = served();
         let mut unpacked = Vec::new();
-        flate2::read::GzDecoder::new(served.gzip.as_slice()).read_to_end(&mut unpacked).unwrap();
+        flate2::read::GzDecoder::new(&*served.gzip).read_to_end(&mut unpacked).unwrap();
         assert!(unpacked == served.plain);
         assert!(served.gzip.len() <= 60_000, "{} bytes", served.gzip.len());
     }

@@ -219,6 +219,8 @@ pub(crate) struct EmailListQuery {
     to: Option<String>,
     /// Only with this idempotency key.
     key: Option<String>,
+    /// `true`: only emails with duplicate calls, which were answered with them.
+    duplicates: Option<String>,
     /// Accepted at or after this time.
     since: Option<String>,
     /// Accepted before this time.
@@ -234,6 +236,21 @@ pub(crate) fn page_limit(text: Option<&str>, max: usize, default: usize) -> Resu
     let Some(text) = text else { return Ok(default) };
     let limit = text.parse().ok().filter(|limit| (1..=max).contains(limit));
     limit.ok_or_else(|| Problem::invalid_query("limit", format!("limit must be 1 to {max}")))
+}
+
+/// Parses the cursor of a page of emails.
+pub(crate) fn email_cursor(text: Option<&str>) -> Result<Option<EmailId>, Problem> {
+    let fault = |_not_an_id| Problem::invalid_query("cursor", "cursor must be the next_cursor of a previous page");
+    text.map(|cursor| cursor.parse().map_err(fault)).transpose()
+}
+
+/// Parses a parameter that is `true` or `false`; false when it is absent.
+pub(crate) fn bool_param(name: &'static str, text: Option<&str>) -> Result<bool, Problem> {
+    match text {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(Problem::invalid_query(name, format!("{name} must be true or false"))),
+    }
 }
 
 impl EmailListQuery {
@@ -258,19 +275,16 @@ impl EmailListQuery {
             .key
             .as_deref()
             .map(|key| Key::parse(key).map_err(|error| Problem::invalid_query("key", error.to_string())));
-        let before = self.cursor.as_deref().map(|cursor| {
-            cursor.parse().map_err(|_not_an_id| {
-                Problem::invalid_query("cursor", "cursor must be the next_cursor of a previous page")
-            })
-        });
         Ok(EmailQuery {
             from: None,
             state: state.transpose()?,
             to: to.transpose()?.map(|address| address.as_str().to_owned()),
+            has_duplicates: bool_param("duplicates", self.duplicates.as_deref())?,
+            key_prefix: None,
             key: key.transpose()?.map(|key| EmailKey::Given(key).hash(team)),
             since: time("since", &self.since)?,
             until: time("until", &self.until)?,
-            before: before.transpose()?,
+            before: email_cursor(self.cursor.as_deref())?,
             limit: page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?,
         })
     }

@@ -4,18 +4,23 @@ use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
     key::Key,
+    limits,
     outbound::{
         email::Email,
+        email_query::EmailQuery,
         key_binding::{KeyBinding, KeyView},
     },
     problem::{Code, Problem},
     time::format_span,
 };
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    api::outbound::email_bodies::{SuppressedCallBody, TtlBody},
+    api::outbound::{
+        email_bodies::{SuppressedCallBody, TtlBody},
+        emails::{bool_param, email_cursor, page_limit},
+    },
     http::{
         app::{ApiResult, App},
         extract::{AuthedRequest, RawBody},
@@ -92,6 +97,57 @@ pub(crate) async fn inspect(State(app): State<App>, auth: AuthedRequest, PathPar
     let key = parse_key(&text)?;
     let view = app.engine.outbound.key(&auth.caller, &key).await?;
     Ok(Json(KeyBody::of(&key, &view)).into_response())
+}
+
+/// Filters for the list of idempotency keys.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyListQuery {
+    /// Only keys that start with this.
+    prefix: Option<String>,
+    /// `true`: only keys with duplicate calls.
+    duplicates: Option<String>,
+    /// Page size, 1 to 100; 20 by default.
+    limit: Option<String>,
+    /// The `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// A page of idempotency keys.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct KeyPage {
+    data: Vec<KeyBody>,
+    /// Pass it as `cursor` to get the next page; null on the last page. A page may have fewer keys than `limit`, or none, and still have a next page.
+    next_cursor: Option<String>,
+}
+
+/// List idempotency keys of emails, newest email first.
+///
+/// Keys of other calls are stored as hashes only and are not listed; `GET /v1/keys/{key}` finds them.
+#[utoipa::path(get, path = "/v1/keys", operation_id = "list_keys", tag = "keys", params(KeyListQuery),
+    responses((status = 200, description = "A page of results", body = KeyPage)))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    auth: AuthedRequest,
+    query: crate::http::params::QueryParams<KeyListQuery>,
+) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let KeyListQuery { prefix, duplicates, limit, cursor } = query.0;
+    let query = EmailQuery {
+        key_prefix: Some(prefix.unwrap_or_default()),
+        has_duplicates: bool_param("duplicates", duplicates.as_deref())?,
+        before: email_cursor(cursor.as_deref())?,
+        limit: page_limit(limit.as_deref(), limits::PAGE_ROWS, 20)?,
+        ..EmailQuery::default()
+    };
+    let page = app.engine.outbound.emails(&auth.caller, query).await?;
+    let mut data = Vec::with_capacity(page.rows.len());
+    for key in page.rows.iter().filter_map(|email| email.head.given_key()).filter_map(|key| Key::parse(key).ok()) {
+        // A key that was swept since the page was read is left out.
+        data.extend(app.engine.outbound.key(&auth.caller, &key).await.ok().map(|view| KeyBody::of(&key, &view)));
+    }
+    Ok(Json(KeyPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
 
 /// New lifetime of an idempotency key.

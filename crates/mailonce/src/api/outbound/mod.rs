@@ -4,4 +4,5 @@ pub(crate) mod email_bodies;
 pub(crate) mod email_detail;
 pub(crate) mod emails;
 pub(crate) mod idempotency_keys;
+pub(crate) mod stats;
 pub(crate) mod templates;

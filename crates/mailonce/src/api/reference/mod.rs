@@ -4,6 +4,7 @@
 //! security policy of the page would refuse it.
 
 use axum::{
+    body::Bytes,
     http::{HeaderMap, HeaderValue, header},
     response::{Html, IntoResponse, Response},
 };
@@ -32,8 +33,12 @@ pub(super) async fn page() -> Response {
 /// Serves the viewer.
 pub(super) async fn viewer(headers: HeaderMap) -> Response {
     static ETAG: LazyLock<String> = LazyLock::new(|| format!("\"{}\"", &VIEWER_SHA256[..16]));
-    let file = ServedFile { content_type: "text/javascript; charset=utf-8", etag: &ETAG, gzip: VIEWER_GZIP };
-    file.respond(&headers, || &UNPACKED_VIEWER)
+    let file = ServedFile {
+        content_type: "text/javascript; charset=utf-8",
+        etag: &ETAG,
+        gzip: Bytes::from_static(VIEWER_GZIP),
+    };
+    file.respond(&headers, || Bytes::from_static(&UNPACKED_VIEWER))
 }
 
 /// For clients that do not accept gzip.

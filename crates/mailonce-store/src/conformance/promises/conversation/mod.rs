@@ -178,6 +178,8 @@ promises! {
         threads_can_be_filtered_by_inbox_label_and_handled,
         /// Labels and `handled` can be changed without counting as activity.
         labels_and_handled_can_be_changed,
+        /// A person can end the lease of any holder, and the holder's token is no longer valid.
+        a_person_can_end_the_lease_of_any_holder,
         /// A new message that needs a reply clears `handled`; a skipped one does not.
         a_new_unanswered_message_clears_handled,
         /// Emails of a thread are listed oldest first, including an email that a message replied to.

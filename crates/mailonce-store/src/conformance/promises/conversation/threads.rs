@@ -3,7 +3,7 @@
 use mailonce_core::{
     conversation::{
         reply_guards::NewReply,
-        thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadQuery},
+        thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec, ThreadQuery},
     },
     id::{EmailId, TeamId, ThreadId},
     inbox::{
@@ -120,6 +120,26 @@ pub(super) async fn labels_and_handled_can_be_changed(store: TestStore) {
     );
     let missing = ThreadId(next_id(T0));
     assert_eq!(store.change_thread(TEAM, missing, ThreadEdit::default(), T0).await.unwrap(), None);
+}
+
+pub(super) async fn a_person_can_end_the_lease_of_any_holder(store: TestStore) {
+    let (_inbox, message) = inbox_with_message(&store).await;
+    let spec = |token: &str| ThreadLeaseSpec { renew: None, token: token.into(), holder: "one".into(), ttl_ms: HOUR };
+    let lease = async |token: &str| store.lease_thread(TEAM, message.thread, spec(token), None, T0).await.unwrap();
+    let _leased = lease("first").await;
+    let before = load_thread(&store, message.thread).await;
+    let edit = ThreadEdit { ends_lease: true, ..ThreadEdit::default() };
+
+    let ended = store.change_thread(TEAM, message.thread, edit.clone(), T0).await.unwrap().unwrap();
+    assert_eq!((&ended.details.lease, ended.details.fence), (&None, before.details.fence + 1));
+    let renewal = ThreadLeaseSpec { renew: Some("first".into()), ..spec("first") };
+    let renewed = store.lease_thread(TEAM, message.thread, renewal, None, T0).await.unwrap();
+    assert!(matches!(renewed, IdempotentResult::Done(ThreadLeaseResult::Stale(_))), "{renewed:?}");
+    assert!(matches!(lease("second").await, IdempotentResult::Done(ThreadLeaseResult::Leased(_))));
+
+    let _ended = store.change_thread(TEAM, message.thread, edit.clone(), T0).await.unwrap();
+    let again = store.change_thread(TEAM, message.thread, edit, T0).await.unwrap().unwrap();
+    assert_eq!(again.details.fence, before.details.fence + 3, "ending no lease is no new fence");
 }
 
 pub(super) async fn a_new_unanswered_message_clears_handled(store: TestStore) {

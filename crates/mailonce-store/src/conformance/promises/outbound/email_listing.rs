@@ -1,10 +1,12 @@
 //! Promises about lists of emails.
 
 use mailonce_core::{
+    handoff::HandoffState,
     id::EmailId,
     outbound::{
         email::{Email, EmailState},
-        email_query::EmailQuery,
+        email_query::{EmailQuery, EmailStats},
+        suppressed_call::SuppressedCalls,
     },
     time::Time,
 };
@@ -57,6 +59,43 @@ pub(super) async fn emails_are_counted_by_id_range(store: TestStore) {
     assert_eq!(count(TEAM, emails[1].id, emails[3].id).await, 2);
     assert_eq!(count(TEAM, emails[3].id, emails[1].id).await, 0);
     assert_eq!(count(OTHER_TEAM, first, last).await, 0);
+}
+
+pub(super) async fn statistics_count_emails_duplicates_and_states(store: TestStore) {
+    let sent = accept_and_send(&store, &keyed_email("sent"), T0).await;
+    let two = keyless_email().to(&["a@example.com", "b@example.com"]).separate_envelopes();
+    let two = accept_first(&store, &two, T0.plus(HOUR)).await;
+    let repeats = SuppressedCalls { team: TEAM, email: two.id, count: 3, latest: vec![] };
+    store.record_suppressed_calls(vec![repeats], T0.plus(HOUR)).await.unwrap();
+    let (first, last) = (EmailId(uuid::Uuid::nil()), EmailId(uuid::Uuid::max()));
+    let stats = async |team, from, to| store.email_stats(team, from, to).await.unwrap();
+
+    let of_sent = EmailStats { accepted: 1, duplicates: 0, handoffs: [(HandoffState::Sent, 1)].into() };
+    let of_two = EmailStats { accepted: 1, duplicates: 3, handoffs: [(HandoffState::Queued, 2)].into() };
+    assert_eq!(stats(TEAM, first, two.id).await, of_sent);
+    assert_eq!(stats(TEAM, two.id, last).await, of_two);
+    let mut all = of_sent;
+    all.add(&of_two);
+    assert_eq!(stats(TEAM, sent.id, last).await, all);
+    assert_eq!(stats(OTHER_TEAM, first, last).await, EmailStats::default());
+}
+
+pub(super) async fn emails_are_found_by_the_beginning_of_their_key_and_by_duplicates(store: TestStore) {
+    let one = accept_first(&store, &keyed_email("order-1"), T0).await.id;
+    let ten = accept_first(&store, &keyed_email("order-10"), T0).await.id;
+    let _none = accept_first(&store, &keyless_email(), T0).await;
+    let repeats = SuppressedCalls { team: TEAM, email: one, count: 1, latest: vec![] };
+    store.record_suppressed_calls(vec![repeats], T0).await.unwrap();
+    let find = async |prefix: &str, has_duplicates| {
+        let query = EmailQuery { key_prefix: Some(prefix.to_owned()), has_duplicates, ..paged_query() };
+        matching_ids(&store, query).await
+    };
+
+    assert_eq!(find("order-1", false).await, [ten, one]);
+    assert_eq!(find("order-10", false).await, [ten]);
+    assert_eq!(find("", false).await, [ten, one]);
+    assert_eq!(find("rder", false).await, []);
+    assert_eq!(find("", true).await, [one]);
 }
 
 pub(super) async fn a_page_holds_at_most_its_limit(store: TestStore) {

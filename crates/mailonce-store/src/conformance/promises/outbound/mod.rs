@@ -298,6 +298,10 @@ promises! {
         emails_are_listed_newest_first,
         /// Emails can be counted by a range of ids.
         emails_are_counted_by_id_range,
+        /// Statistics count accepted emails, their duplicate calls and the states of their handoffs.
+        statistics_count_emails_duplicates_and_states,
+        /// Emails can be filtered by the beginning of their key and by whether they have duplicate calls.
+        emails_are_found_by_the_beginning_of_their_key_and_by_duplicates,
         /// Pages of any size show every email once.
         pages_cover_everything_once,
         /// A page holds at most its limit, and the last page has no cursor.
