@@ -8,6 +8,7 @@
 //! | [`http`] | HTTP providers, each with its own API; one request on one fresh connection |
 //! | [`collect`] | lists and fetches received mail that a provider stores |
 //! | [`fetch`] | GET requests to an allowlist of hosts |
+//! | [`identity_provider`] | calls to the identity provider by which people sign in |
 //! | [`webhook`] | signed webhooks to applications |
 //! | [`dns`] | a DNS resolver for TXT and MX records |
 //! | [`authenticate`] | SPF, DKIM and DMARC checks of received mail |
@@ -22,6 +23,7 @@ pub mod egress;
 pub mod fetch;
 pub mod http;
 mod http_exchange;
+pub mod identity_provider;
 pub mod sandbox;
 pub mod smtp;
 pub mod webhook;

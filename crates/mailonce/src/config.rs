@@ -36,6 +36,7 @@ struct ConfigFile {
     search: Option<SearchFile>,
     compat: Option<CompatFile>,
     outboxes: Option<Vec<OutboxFile>>,
+    oidc: Option<OidcFile>,
 }
 
 /// The section `[webhooks]`: webhooks to applications.
@@ -134,6 +135,26 @@ pub(crate) struct CompatFile {
     pub(crate) window: Option<String>,
 }
 
+/// The section `[oidc]`: the identity provider by which people sign in.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OidcFile {
+    /// Its URL, exactly as it writes it.
+    pub issuer: String,
+    /// The id under which it knows this server.
+    pub client_id: String,
+    /// The file with the secret of this server. Without it the server is a public client.
+    pub client_secret_file: Option<PathBuf>,
+    /// The claim with the role.
+    pub role_claim: Option<String>,
+    /// The claim with the names of the teams.
+    pub team_claim: Option<String>,
+    /// The role of people whose claim names none.
+    pub default_role: Option<String>,
+    /// Further certificate authorities, for a provider with a private one.
+    pub ca_file: Option<PathBuf>,
+}
+
 /// The section `[search]`: full-text search.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -215,6 +236,7 @@ pub struct Config {
     pub(crate) webhooks: WebhooksFile,
     pub(crate) compat: CompatFile,
     pub(crate) outboxes: Vec<OutboxFile>,
+    pub(crate) oidc: Option<OidcFile>,
 }
 
 impl Config {
@@ -250,6 +272,7 @@ impl Config {
             webhooks: apply_webhooks_env(file.webhooks.unwrap_or_default(), &env),
             compat: apply_compat_env(file.compat.unwrap_or_default(), &env),
             outboxes: file.outboxes.unwrap_or_default(),
+            oidc: file.oidc,
         })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! This is the only crate that listens, in [`server`]. [`http`] holds what all handlers share. [`api`] translates HTTP requests to calls of the engine and back, `dialects`
 //! does the same in the formats of other services, and [`mcp`] offers tools to models. [`intake`] receives mail by
-//! SMTP, and [`cli`] is the command line. [`wiring`] builds the engine and starts everything, [`config`] reads the
+//! SMTP, [`oidc`] lets people sign in by an identity provider, and [`cli`] is the command line. [`wiring`] builds the engine and starts everything, [`config`] reads the
 //! configuration, and [`secrets`] reads the key that encrypts the ledger's secrets.
 
 pub mod api;
@@ -19,6 +19,7 @@ mod erasure_journal;
 pub mod http;
 pub mod intake;
 pub mod mcp;
+pub mod oidc;
 mod private_file;
 pub mod secrets;
 pub mod server;

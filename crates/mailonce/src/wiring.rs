@@ -32,6 +32,7 @@ use crate::{
     entropy::{OsEntropy, wall_time},
     erasure_journal,
     intake::{EngineReceiver, smtp},
+    oidc::OidcProvider,
     private_file,
     server::{FailureLimit, HttpListener, read_certificate},
     tls::Tls,
@@ -165,11 +166,12 @@ pub async fn serve(
     let smtp_task = smtp.map(|listener| start_smtp(&engine, listener, config, closed)).transpose()?;
     let (smtp_task, smtp_metrics) = smtp_task.unzip();
     let url = config.url_at(http.local_addr()?);
+    let oidc = config.oidc.as_ref().map(|file| OidcProvider::new(file).map(Arc::new)).transpose()?;
     let failures = FailureLimit::new(config.http_options.trusted_proxies.clone());
     let router = api::router_with_options(
         Arc::clone(&engine),
         echo,
-        crate::http::app::RouterOptions { smtp_metrics, public_url: url, auth_failures: failures },
+        crate::http::app::RouterOptions { smtp_metrics, public_url: url, auth_failures: failures, oidc },
     );
     let http_listener = HttpListener::new(router, tls, config)?;
     let outcome = tokio::select! {

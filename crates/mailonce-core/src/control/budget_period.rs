@@ -39,6 +39,13 @@ impl CalendarZone {
         self.0.clone()
     }
 
+    /// The minutes since midnight by the clocks of this zone.
+    pub fn minute_of_day(&self, at: Time) -> u16 {
+        let local = jiff::Timestamp::from_millisecond(at.0).map(|at| at.to_zoned(self.0.clone()));
+        // A time beyond the calendar cannot be reached by a clock.
+        local.map_or(0, |local| local.hour() as u16 * 60 + local.minute() as u16)
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or("UTC")

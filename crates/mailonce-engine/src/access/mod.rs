@@ -6,6 +6,7 @@ pub mod api_keys;
 pub mod caller;
 pub mod collection_config;
 pub mod domains;
+pub mod external_sign_in;
 pub mod inbox_restriction;
 pub mod kek;
 pub mod people;

@@ -118,6 +118,22 @@ impl Access {
         record.as_ref().map(PersonView::of).transpose()
     }
 
+    /// Everybody in a team.
+    pub(crate) async fn people_of(&self, team: TeamId) -> Result<Vec<PersonView>, Problem> {
+        let (mut people, mut before) = (Vec::new(), None);
+        loop {
+            let page = self.ctx.store.records(team, RecordKind::Person, before, limits::PAGE_ROWS).await;
+            let page = page.map_err(unavailable)?;
+            for record in &page.rows {
+                people.push(PersonView::of(record)?);
+            }
+            before = page.next;
+            if before.is_none() {
+                return Ok(people);
+            }
+        }
+    }
+
     /// Changes a person, who must still have the given revision. Other nodes see it within a second.
     pub async fn change_person(
         &self,

@@ -120,7 +120,17 @@ impl Access {
 
     /// Signs an email with the keys of its sender's domain. Without such a domain it stays unsigned.
     pub(crate) async fn sign_email(&self, email: &Email, plain: Vec<u8>) -> Result<Vec<u8>, FreezeError> {
-        let domains = self.sending_domains(email.team, &email.head.from).await;
+        self.sign_mail((email.team, &email.head.from), plain, email.head.created_at).await
+    }
+
+    /// Signs a mail from this bare address of a team.
+    pub(crate) async fn sign_mail(
+        &self,
+        (team, from): (TeamId, &str),
+        plain: Vec<u8>,
+        at: Time,
+    ) -> Result<Vec<u8>, FreezeError> {
+        let domains = self.sending_domains(team, from).await;
         let domains = domains.map_err(|error| FreezeError::Temporary(error.to_string()))?;
         let Some(domain) = domains.first() else { return Ok(plain) };
         let keys = domain.keys.as_ref().map_err(|why| FreezeError::Permanent(why.clone()))?;
@@ -129,7 +139,7 @@ impl Access {
         if signers.is_empty() {
             return Ok(plain);
         }
-        let signed = dkim::sign(&plain, &signers, email.head.created_at);
+        let signed = dkim::sign(&plain, &signers, at);
         signed.map_err(|error| FreezeError::Permanent(format!("the email cannot be signed: {error}")))
     }
 }

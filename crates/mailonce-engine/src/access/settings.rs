@@ -9,6 +9,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     address::NamedAddress,
     control::budget_period::CalendarZone,
+    conversation::quiet_hours::QuietHours,
     id::TeamId,
     inbox::message::ReplyToPolicy,
     operation::IdempotentResult,
@@ -45,6 +46,9 @@ pub struct TeamSettings {
     /// Who gets an email when a person is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notify: Option<EscalationNotification>,
+    /// How people who may decide are told of questions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_emails: Option<ApprovalEmails>,
     /// After how many milliseconds without a decision a held email is rejected. Never when `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expire_ms: Option<i64>,
@@ -129,6 +133,7 @@ impl Default for TeamSettings {
             keyless: ContentGuardMode::Hold,
             mcp: ContentGuardMode::Hold,
             notify: None,
+            approval_emails: None,
             expire_ms: None,
             reply_to: ReplyToPolicy::Flag,
             time_zone: None,
@@ -149,6 +154,19 @@ pub struct EscalationNotification {
     pub to: Vec<String>,
 }
 
+/// How people who may decide are told of questions, each with a link of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalEmails {
+    /// The sender.
+    pub from: String,
+    /// After how long the next person is told, in milliseconds. `None`: all are told at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_after_ms: Option<i64>,
+    /// When nobody is told, neither by email nor by a notification target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_hours: Option<QuietHours>,
+}
+
 /// A change of settings. `None` leaves a value unchanged; an inner `None` removes it.
 #[derive(Clone, Debug, Default)]
 pub struct SettingsPatch {
@@ -160,6 +178,8 @@ pub struct SettingsPatch {
     pub mcp: Option<ContentGuardMode>,
     /// Who is notified.
     pub notify: Option<Option<EscalationNotification>>,
+    /// How people are told of questions.
+    pub approval_emails: Option<Option<ApprovalEmails>>,
     /// When a held email is rejected.
     pub expire_ms: Option<Option<i64>>,
     /// Replies to an address that the sender's authentication doesn't cover.
@@ -189,6 +209,7 @@ impl SettingsPatch {
             keyless: self.keyless.unwrap_or(old.keyless),
             mcp: self.mcp.unwrap_or(old.mcp),
             notify: self.notify.unwrap_or(old.notify),
+            approval_emails: self.approval_emails.unwrap_or(old.approval_emails),
             expire_ms: self.expire_ms.unwrap_or(old.expire_ms),
             reply_to: self.reply_to.unwrap_or(old.reply_to),
             time_zone: self.time_zone.or(old.time_zone),
@@ -208,6 +229,11 @@ impl SettingsPatch {
 
     fn check(&self) -> Result<(), Problem> {
         self.check_unsubscribe_tags()?;
+        if let Some(Some(emails)) = &self.approval_emails
+            && let Err(error) = NamedAddress::parse(&emails.from)
+        {
+            return Err(Problem::invalid_field("approval_emails.from", error.to_string()));
+        }
         let Some(Some(notify)) = &self.notify else { return Ok(()) };
         let fault = |path: &str, message: String| Err(Problem::invalid_field(path, message));
         if notify.to.is_empty() || notify.to.len() > MAX_NOTIFY_RECIPIENTS {

@@ -1,5 +1,6 @@
 //! Threads, replies, the work queue, and escalations: questions that a person decides.
 
+mod approval_emails;
 pub mod approval_links;
 pub(crate) mod decisions;
 pub(crate) mod diff;
@@ -8,6 +9,7 @@ pub mod escalations;
 pub mod links;
 pub mod mailbox_reader;
 pub mod notification_targets;
+mod notifications;
 pub mod preview;
 pub(crate) mod quote;
 pub mod reply;
@@ -37,7 +39,7 @@ pub struct Escalations {
     /// Where the next round of the escalation worker resumes its scan.
     escalation_progress: escalation_worker::EscalationProgress,
     /// Which notifications are being sent, and which need no further attempt.
-    notifications: notification_targets::NotificationProgress,
+    notifications: notifications::NotificationProgress,
 }
 
 impl Escalations {
@@ -50,7 +52,7 @@ impl Escalations {
         outbound: Arc<Outbound>,
     ) -> Self {
         let escalation_progress = escalation_worker::EscalationProgress::default();
-        let notifications = notification_targets::NotificationProgress::default();
+        let notifications = notifications::NotificationProgress::default();
         Self { ctx, access, control, inboxes, handoffs, outbound, escalation_progress, notifications }
     }
 }

@@ -269,6 +269,8 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
         .route("/docs/viewer.js", get(reference::viewer))
         .route("/a/{token}", get(conversation::approval_page::show).post(conversation::approval_page::decide))
         .route("/sign-in", get(access::sessions::show_options))
+        .route("/sign-in/oidc", get(access::oidc_sign_in::start))
+        .route("/sign-in/oidc/callback", get(access::oidc_sign_in::finish))
         .route("/sign-in/{token}", get(access::sessions::show_link).post(access::sessions::use_link))
         .route("/approve/{id}", get(mcp::http::approval_page))
         .route("/mcp", any(mcp::http::serve))
@@ -286,6 +288,7 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
             smtp_metrics: options.smtp_metrics,
             public_url: options.public_url.into(),
             auth_failures: options.auth_failures,
+            oidc: options.oidc,
         })))
         // Authentication sets the origin of the call, so that the audit log knows who acts.
         .layer(middleware::from_fn(|request: Request, next: Next| CallOrigin::scope(None, next.run(request))))

@@ -1,6 +1,6 @@
 //! The state that all HTTP handlers share.
 
-use crate::{http::problem::ApiError, intake::smtp::SmtpMetrics, server::FailureLimit};
+use crate::{http::problem::ApiError, intake::smtp::SmtpMetrics, oidc::OidcProvider, server::FailureLimit};
 use axum::response::Response;
 use mailonce_engine::Engine;
 use std::{ops::Deref, sync::Arc};
@@ -26,6 +26,8 @@ pub struct AppState {
     pub public_url: Arc<str>,
     /// Counts invalid API keys per client address, to block guessing.
     pub auth_failures: FailureLimit,
+    /// The identity provider, if one is configured.
+    pub oidc: Option<Arc<OidcProvider>>,
 }
 
 /// Options for [`router_with_options`].
@@ -37,6 +39,8 @@ pub struct RouterOptions {
     pub public_url: String,
     /// Counts invalid API keys per client address, to block guessing.
     pub auth_failures: FailureLimit,
+    /// The identity provider, if one is configured.
+    pub oidc: Option<Arc<OidcProvider>>,
 }
 
 /// The result of every handler.

@@ -74,26 +74,51 @@ impl CookieSafety {
         if self == Self::Https { SECURE_NAME } else { LOOPBACK_NAME }
     }
 
-    fn header(self, value: &str, max_age_s: i64) -> Result<HeaderValue, Problem> {
+    /// The name of the cookie of a sign-in that is on its way to the identity provider and back.
+    fn flow_name(self) -> &'static str {
+        if self == Self::Https { "__Host-mailonce-oidc" } else { "mailonce-oidc" }
+    }
+
+    fn header(self, name: &str, value: &str, max_age_s: i64) -> Result<HeaderValue, Problem> {
         let secure = if self == Self::Https { "; Secure" } else { "" };
-        let text = format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age_s}{secure}", self.name());
+        let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age_s}{secure}");
         text.parse().map_err(|_bytes| Problem::new(Code::Internal, "the session cookie cannot be written"))
     }
 
     /// The header that starts a session.
     pub(crate) fn start(self, session: &NewSession, now_ms: i64) -> Result<HeaderValue, Problem> {
-        self.header(&session.secret, (session.expires_at.0 - now_ms) / 1000)
+        self.header(self.name(), &session.secret, (session.expires_at.0 - now_ms) / 1000)
     }
 
     /// The header that removes the session.
     pub(crate) fn end(self) -> Result<HeaderValue, Problem> {
-        self.header("", 0)
+        self.header(self.name(), "", 0)
+    }
+}
+
+impl CookieSafety {
+    /// The header that ties a sign-in to this browser.
+    pub(crate) fn start_flow(self, value: &str, max_age_s: i64) -> Result<HeaderValue, Problem> {
+        self.header(self.flow_name(), value, max_age_s)
+    }
+
+    /// The header that removes the sign-in from this browser.
+    pub(crate) fn end_flow(self) -> Result<HeaderValue, Problem> {
+        self.header(self.flow_name(), "", 0)
+    }
+
+    /// The sign-in that this browser began.
+    pub(crate) fn flow_cookie(self, parts: &Parts) -> Option<&str> {
+        cookie(parts, self.flow_name())
     }
 }
 
 /// The secret in the session cookie.
 pub(crate) fn session_secret(parts: &Parts) -> Option<&str> {
-    let name = CookieSafety::of(parts).name();
+    cookie(parts, CookieSafety::of(parts).name())
+}
+
+fn cookie<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
     let cookies = parts.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(own, value)| *own == name && !value.is_empty()).map(|(_, value)| value)

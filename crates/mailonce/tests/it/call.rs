@@ -107,6 +107,11 @@ impl TestResponse {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
+    /// All values of a header.
+    pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
+        self.headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+    }
+
     /// Whether the response is marked as a replay.
     pub(crate) fn is_replay(&self) -> bool {
         self.header("idempotent-replayed") == Some("true")

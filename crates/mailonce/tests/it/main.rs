@@ -43,6 +43,7 @@ macro_rules! over_every_engine {
 }
 
 mod access;
+mod approval_emails;
 mod approvals;
 mod audit;
 mod bad_input;
@@ -89,6 +90,7 @@ mod meaning;
 mod mismatch;
 mod notices;
 mod notification_targets;
+mod oidc;
 mod once;
 mod operations;
 mod orphans;

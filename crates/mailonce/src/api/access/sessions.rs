@@ -142,14 +142,19 @@ pub(crate) async fn use_link(State(app): State<App>, PathParam(token): PathParam
         Ok(session) => session,
         Err(problem) => return failure_page(&app, &parts, problem),
     };
-    // The session that this browser had before must not live on unseen.
-    if let Some(before) = session_secret(&parts)
+    end_previous_session(&app, &parts).await?;
+    signed_in(&app, &parts, &session, "/")
+}
+
+/// Ends the session that this browser had before, which must not live on unseen.
+pub(super) async fn end_previous_session(app: &App, parts: &Parts) -> Result<(), Problem> {
+    if let Some(before) = session_secret(parts)
         && let Ok(caller) = app.engine.access.authenticate_session(before).await
     {
-        app.engine.control.audit.enter(&caller, client);
+        app.engine.control.audit.enter(&caller, ClientAddress::of(&parts.extensions));
         app.engine.access.end_session(&caller).await?;
     }
-    signed_in(&app, &parts, &session, "/")
+    Ok(())
 }
 
 /// The response that starts a session in the browser and shows a page.
@@ -160,15 +165,20 @@ pub(crate) fn signed_in(app: &App, parts: &Parts, session: &NewSession, next: &'
 }
 
 /// The page that says how to sign in.
-pub(crate) async fn show_options() -> Response {
-    page(
-        StatusCode::OK,
-        "<h1>Sign in to mailonce</h1>\n<p>Ask an admin of your team for a sign-in link, or make one on the server:</p>\n\
+pub(crate) async fn show_options(State(app): State<App>) -> Response {
+    let provider = app.oidc.as_ref().map(|provider| {
+        let host = escape_html(&provider.host());
+        format!("<p><a class=\"button\" href=\"/sign-in/oidc\">Sign in with {host}</a></p>\n")
+    });
+    let content = format!(
+        "<h1>Sign in to mailonce</h1>\n{}<p>Ask an admin of your team for a sign-in link, or make one on the server:</p>\n\
          <pre>mailonce login --name NAME --role viewer</pre>",
-    )
+        provider.unwrap_or_default()
+    );
+    page(StatusCode::OK, &content)
 }
 
-fn needs_https() -> Response {
+pub(super) fn needs_https() -> Response {
     page(
         StatusCode::BAD_REQUEST,
         "<h1>Sign-in needs HTTPS.</h1>\n<p>Over plain HTTP everybody on the way could take over your session. Open this \
@@ -190,7 +200,7 @@ fn failure_page(app: &App, parts: &Parts, problem: Problem) -> ApiResult {
     Ok(page(StatusCode::GONE, &content))
 }
 
-fn page(status: StatusCode, content: &str) -> Response {
+pub(super) fn page(status: StatusCode, content: &str) -> Response {
     let html = include_str!("sign_in.html").replace("{{content}}", content);
     let mut response = (status, Html(html)).into_response();
     let headers = response.headers_mut();

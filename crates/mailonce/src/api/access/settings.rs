@@ -4,13 +4,16 @@ use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
     control::budget_period::CalendarZone,
+    conversation::quiet_hours::QuietHours,
     inbox::message::ReplyToPolicy,
     limits::BODY_RETENTION_MS,
     outbound::content_guard::{ContentGuardMode, IdenticalMode, MAX_IDENTICAL_WINDOW_MS},
     problem::Problem,
     time::{format_span, parse_span},
 };
-use mailonce_engine::access::settings::{CompatSettings, EscalationNotification, SettingsPatch, TeamSettings};
+use mailonce_engine::access::settings::{
+    ApprovalEmails, CompatSettings, EscalationNotification, SettingsPatch, TeamSettings,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -56,11 +59,59 @@ pub(crate) struct NotifySettingsBody {
     to: Vec<String>,
 }
 
+/// How people who may decide are told of questions, each with an approval link of their own.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ApprovalEmailsBody {
+    /// Sender, an address that the team may send from.
+    from: String,
+    /// After how long the next person is told, such as `30m`, from 1 minute to 1 day; null means that all are told at once.
+    #[serde(default)]
+    next_after: Option<String>,
+    #[serde(default)]
+    quiet_hours: Option<QuietHoursBody>,
+}
+
+/// When nobody is told, in the team's time zone.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QuietHoursBody {
+    /// Time of day, such as `22:00`.
+    from: String,
+    /// Time of day, such as `07:00`.
+    to: String,
+}
+
+impl From<&ApprovalEmails> for ApprovalEmailsBody {
+    fn from(emails: &ApprovalEmails) -> Self {
+        let quiet_hours = emails.quiet_hours.map(QuietHours::to_texts).map(|(from, to)| QuietHoursBody { from, to });
+        Self { from: emails.from.clone(), next_after: emails.next_after_ms.map(format_span), quiet_hours }
+    }
+}
+
+impl ApprovalEmailsBody {
+    fn parse(self) -> Result<ApprovalEmails, Problem> {
+        let field = "approval_emails.next_after";
+        let next_after_ms = self.next_after.map(|text| parse_duration_ms(field, &text, DAY_MS)).transpose()?;
+        if next_after_ms.is_some_and(|ms| ms < MINUTE_MS) {
+            return Err(Problem::invalid_field(field, "must be at least 1 minute, or null to tell all at once"));
+        }
+        let quiet_hours = self.quiet_hours.map(|QuietHoursBody { from, to }| {
+            QuietHours::parse(&from, &to).ok_or_else(|| {
+                let message = "must be two different times of day, such as 22:00 and 07:00";
+                Problem::invalid_field("approval_emails.quiet_hours", message)
+            })
+        });
+        Ok(ApprovalEmails { from: self.from, next_after_ms, quiet_hours: quiet_hours.transpose()? })
+    }
+}
+
 /// A team's settings.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SettingsBody {
     content_guard: ContentGuardBody,
     escalation_email: Option<NotifySettingsBody>,
+    approval_emails: Option<ApprovalEmailsBody>,
     /// How long a held email waits for a decision before it is rejected, such as `24h`; null means for ever.
     held_expires_after: Option<String>,
     /// Policy for risky replies: `allow`, `flag` or `refuse`.
@@ -149,6 +200,7 @@ impl SettingsBody {
                 mcp: name(settings.mcp),
             },
             escalation_email: notify,
+            approval_emails: settings.approval_emails.as_ref().map(ApprovalEmailsBody::from),
             held_expires_after: settings.expire_ms.map(format_span),
             reply_to: settings.reply_to.as_str(),
             time_zone: settings.calendar_zone().name().to_owned(),
@@ -173,6 +225,9 @@ pub(crate) struct SettingsPatchBody {
     #[serde(default, deserialize_with = "given_object")]
     #[schema(value_type = Option<NotifySettingsBody>)]
     escalation_email: Option<Option<NotifySettingsBody>>,
+    #[serde(default, deserialize_with = "given_object")]
+    #[schema(value_type = Option<ApprovalEmailsBody>)]
+    approval_emails: Option<Option<ApprovalEmailsBody>>,
     /// A duration such as `24h`, from 1 minute to 30 days; null means for ever.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
@@ -282,6 +337,10 @@ impl SettingsPatchBody {
             notify: self
                 .escalation_email
                 .map(|notify| notify.map(|NotifySettingsBody { from, to }| EscalationNotification { from, to })),
+            approval_emails: self
+                .approval_emails
+                .map(|emails| emails.map(ApprovalEmailsBody::parse).transpose())
+                .transpose()?,
             expire_ms,
         })
     }

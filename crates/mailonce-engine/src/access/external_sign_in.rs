@@ -1,0 +1,170 @@
+//! Sign-in of people whom an identity provider vouches for.
+//!
+//! The server stores nothing while the browser is at the provider. The browser keeps the flow in a cookie, and everything
+//! that must be unpredictable is derived from it under the secret of the installation.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use mailonce_core::{
+    access::person::{Person, Role},
+    address::Address,
+    id::TeamId,
+    key::KeyHash,
+    operation::{IdempotentResult, KeyedOperation},
+    problem::{Code, Problem},
+    record::RecordKind,
+    time::Time,
+};
+use sha2::{Digest as _, Sha256};
+use std::net::IpAddr;
+
+use crate::{
+    access::{
+        Access,
+        people::PersonView,
+        sessions::{NewSession, SignIn},
+    },
+    runtime::{hex::hex, problems::unavailable, records},
+};
+
+/// How long a person may take at the provider, in milliseconds.
+pub const FLOW_MS: i64 = 10 * 60_000;
+
+/// A sign-in that is on its way to the provider and back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalFlow {
+    /// The cookie that ties it to one browser.
+    pub cookie: String,
+    /// Comes back in the callback.
+    pub state: String,
+    /// Comes back in the ID token.
+    pub nonce: String,
+    /// Proves to the provider that the code is redeemed by whoever asked for it (RFC 7636).
+    pub code_verifier: String,
+}
+
+impl ExternalFlow {
+    /// The hash of the verifier, which the provider gets first.
+    pub fn code_challenge(&self) -> String {
+        URL_SAFE_NO_PAD.encode(Sha256::digest(self.code_verifier.as_bytes()))
+    }
+}
+
+/// Whom a provider vouches for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalIdentity {
+    /// The provider.
+    pub issuer: String,
+    /// The id of the account at the provider, which never changes.
+    pub subject: String,
+    /// The display name.
+    pub name: String,
+    /// The verified address.
+    pub address: Option<String>,
+    /// The role.
+    pub role: Role,
+    /// Whether the provider decides about roles. Otherwise the role is that of new people, and admins may change it.
+    pub is_role_claimed: bool,
+    /// The names of the person's teams. `None`: everybody belongs to the only team.
+    pub teams: Option<Vec<String>>,
+}
+
+fn refused(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::LinkGone, detail)
+}
+
+impl Access {
+    /// Begins a sign-in.
+    pub fn new_external_flow(&self) -> ExternalFlow {
+        let mut random = [0; 32];
+        self.ctx.entropy.fill(&mut random);
+        self.derive_flow(format!("{}.{}", self.ctx.now().0, hex(&random)))
+    }
+
+    /// The sign-in of a cookie, if it has not expired.
+    pub fn external_flow(&self, cookie: &str) -> Result<ExternalFlow, Problem> {
+        let began = cookie.split_once('.').and_then(|(began, _)| began.parse().ok()).map(Time);
+        let now = self.ctx.now();
+        // A forged time is of no use: the state of the callback is derived from it under a secret.
+        if began.is_some_and(|began| began <= now && now.since(began) < FLOW_MS) {
+            return Ok(self.derive_flow(cookie.to_owned()));
+        }
+        Err(refused("the sign-in took longer than ten minutes, or began in another browser"))
+    }
+
+    fn derive_flow(&self, cookie: String) -> ExternalFlow {
+        let derive = |label| hex(&self.ctx.secret.mac(label, &[cookie.as_bytes()]));
+        ExternalFlow {
+            state: derive("oidc-state"),
+            nonce: derive("oidc-nonce"),
+            code_verifier: derive("oidc-verifier"),
+            cookie,
+        }
+    }
+
+    /// Signs a person in whom a provider vouches for. Each flow signs in once.
+    pub async fn sign_in_external(
+        &self,
+        flow: &ExternalFlow,
+        identity: &ExternalIdentity,
+        client: Option<IpAddr>,
+    ) -> Result<NewSession, Problem> {
+        let teams = self.teams_of_identity(identity).await?;
+        let Some(first) = teams.first() else {
+            return Err(refused("your account belongs to no team of this server; ask an admin"));
+        };
+        self.spend_flow(flow, *first).await?;
+        let mut people = Vec::with_capacity(teams.len());
+        for team in teams {
+            people.push((team, self.ensure_external_person(team, identity).await?.id));
+        }
+        let (team, person) = people.remove(0);
+        self.start_session(SignIn { team, person, other_teams: people, client }).await
+    }
+
+    async fn teams_of_identity(&self, identity: &ExternalIdentity) -> Result<Vec<TeamId>, Problem> {
+        let teams = self.teams().await?;
+        let Some(names) = &identity.teams else {
+            let is_only = teams.len() == 1;
+            let only = teams.into_iter().next().filter(|_| is_only).map(|team| vec![team.id]);
+            return only.ok_or_else(|| refused("this server has several teams, so oidc.team_claim must be set"));
+        };
+        Ok(teams.into_iter().filter(|team| names.contains(&team.name)).map(|team| team.id).collect())
+    }
+
+    /// Makes sure that this is the only sign-in of a flow, on all nodes.
+    async fn spend_flow(&self, flow: &ExternalFlow, team: TeamId) -> Result<(), Problem> {
+        let mac = self.ctx.secret.mac("oidc-flow", &[flow.cookie.as_bytes()]);
+        let (mut key, mut digest, now) = ([0; 16], [0; 32], self.ctx.now());
+        key.copy_from_slice(&mac[..16]);
+        // Random, so that a second use is a mismatch and not a repeat.
+        self.ctx.entropy.fill(&mut digest);
+        let expires_at = now.plus(2 * FLOW_MS);
+        let operation = KeyedOperation { team, key: KeyHash(key), digest, response: Vec::new(), expires_at };
+        match self.ctx.store.bind_operation(operation, now).await.map_err(unavailable)? {
+            IdempotentResult::Done(()) => Ok(()),
+            IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => {
+                Err(refused("this sign-in was completed before; begin a new one"))
+            }
+        }
+    }
+
+    /// The person of an identity in a team, added or brought up to date.
+    async fn ensure_external_person(&self, team: TeamId, identity: &ExternalIdentity) -> Result<PersonView, Problem> {
+        // Nobody can guess the name of the record, and so nobody can prepare one for somebody else's account.
+        let account = [identity.issuer.as_bytes(), identity.subject.as_bytes()];
+        let name = format!("oidc:{}", hex(&self.ctx.secret.mac("oidc-account", &account)));
+        let existing = self.ctx.store.record_by_name(team, RecordKind::Person, &name).await.map_err(unavailable)?;
+        let existing: Option<Person> = existing.as_ref().map(records::decode).transpose()?;
+        let person = Person {
+            name: identity.name.clone(),
+            address: identity.address.clone().filter(|address| Address::parse(address).is_ok()),
+            role: match &existing {
+                Some(person) if !identity.is_role_claimed => person.role,
+                _ => identity.role,
+            },
+            operator: existing.as_ref().is_some_and(|person| person.operator),
+            signed_out_at: None,
+        };
+        self.ensure_person(team, &name, person).await
+    }
+}

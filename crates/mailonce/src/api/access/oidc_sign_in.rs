@@ -1,0 +1,111 @@
+//! Sign-in by an identity provider: the way there, and the way back.
+
+use axum::{
+    extract::State,
+    http::{HeaderValue, StatusCode, header, request::Parts},
+    response::{IntoResponse as _, Response},
+};
+use mailonce_core::problem::{Code, Problem};
+use mailonce_engine::access::external_sign_in::{ExternalFlow, FLOW_MS};
+use std::sync::Arc;
+use subtle::ConstantTimeEq as _;
+
+use super::sessions::{end_previous_session, needs_https, page, signed_in};
+use crate::{
+    client_address::ClientAddress,
+    http::{
+        app::{ApiResult, App},
+        extract::check_failures,
+        html::escape_html,
+        params::QueryParams,
+        session_cookie::CookieSafety,
+    },
+    oidc::{CallbackQuery, OidcProvider},
+};
+
+/// Where the provider sends the browser back to.
+const CALLBACK_PATH: &str = "/sign-in/oidc/callback";
+
+fn provider(app: &App) -> Result<&Arc<OidcProvider>, Problem> {
+    let missing =
+        || Problem::new(Code::NotFound, "this server has no identity provider: its configuration has no [oidc]");
+    app.oidc.as_ref().ok_or_else(missing)
+}
+
+fn redirect_uri(app: &App) -> String {
+    format!("{}{CALLBACK_PATH}", app.public_url)
+}
+
+/// Sends the browser to the identity provider.
+pub(crate) async fn start(State(app): State<App>, parts: Parts) -> ApiResult {
+    let safety = CookieSafety::of(&parts);
+    if safety == CookieSafety::Unsafe {
+        return Ok(needs_https());
+    }
+    let provider = provider(&app)?;
+    check_failures(&app, ClientAddress::of(&parts.extensions))?;
+    let flow = app.engine.access.new_external_flow();
+    let url = match provider.authorization_url(&flow, &redirect_uri(&app), app.engine.ctx.now()).await {
+        Ok(url) => url,
+        Err(why) => return Ok(failure(StatusCode::BAD_GATEWAY, &why)),
+    };
+    let cookie = safety.start_flow(&flow.cookie, FLOW_MS / 1000)?;
+    let url = HeaderValue::try_from(url)
+        .map_err(|_bytes| Problem::new(Code::Internal, "the address of the identity provider cannot be written"))?;
+    let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, url)];
+    Ok((StatusCode::SEE_OTHER, headers).into_response())
+}
+
+/// Signs in whom the identity provider vouches for.
+pub(crate) async fn finish(State(app): State<App>, query: QueryParams<CallbackQuery>, parts: Parts) -> ApiResult {
+    let safety = CookieSafety::of(&parts);
+    if safety == CookieSafety::Unsafe {
+        return Ok(needs_https());
+    }
+    let client = ClientAddress::of(&parts.extensions);
+    check_failures(&app, client)?;
+    let provider = provider(&app)?;
+    let mut response = match sign_in(&app, provider, &query.0, &parts).await {
+        Ok(response) => response,
+        Err(why) => {
+            tracing::warn!(%why, "a sign-in by the identity provider failed");
+            client.iter().for_each(|client| app.auth_failures.record(*client));
+            failure(StatusCode::FORBIDDEN, &why)
+        }
+    };
+    // Whatever happened, the next attempt begins anew.
+    response.headers_mut().append(header::SET_COOKIE, safety.end_flow()?);
+    Ok(response)
+}
+
+async fn sign_in(app: &App, provider: &OidcProvider, query: &CallbackQuery, parts: &Parts) -> Result<Response, String> {
+    let flow = flow_of_browser(app, query, parts)?;
+    if let Some(error) = &query.error {
+        let error: String = error.chars().take(100).collect();
+        return Err(format!("the identity provider answered {error}"));
+    }
+    let now = app.engine.ctx.now();
+    let identity = provider.redeem(query, &flow, &redirect_uri(app), now).await?;
+    let client = ClientAddress::of(&parts.extensions);
+    let session = app.engine.access.sign_in_external(&flow, &identity, client).await;
+    let session = session.map_err(|problem| problem.detail)?;
+    end_previous_session(app, parts).await.map_err(|problem| problem.detail)?;
+    signed_in(app, parts, &session, "/").map_err(|error| error.0.detail)
+}
+
+/// The flow that this browser began. Another site cannot make a browser finish a flow that it did not begin.
+fn flow_of_browser(app: &App, query: &CallbackQuery, parts: &Parts) -> Result<ExternalFlow, String> {
+    let cookie = CookieSafety::of(parts).flow_cookie(parts).unwrap_or_default();
+    let flow = app.engine.access.external_flow(cookie).map_err(|problem| problem.detail)?;
+    let state = query.state.as_deref().unwrap_or_default();
+    let is_right: bool = state.as_bytes().ct_eq(flow.state.as_bytes()).into();
+    is_right.then_some(flow).ok_or_else(|| "the answer does not belong to a sign-in that this browser began".into())
+}
+
+fn failure(status: StatusCode, why: &str) -> Response {
+    let content = format!(
+        "<h1>The sign-in failed.</h1>\n<p>{}.</p>\n<p><a href=\"/sign-in\">Try again</a></p>",
+        escape_html(why.trim_end_matches('.'))
+    );
+    page(status, &content)
+}
