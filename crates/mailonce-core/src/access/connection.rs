@@ -271,7 +271,8 @@ mod tests {
 
     #[test]
     fn memory_of_access_tokens_is_bounded() {
-        let many = (0..9).fold(connection(), |connection, n| connection.with_tokens(n.to_string(), "r".into(), Time(n)));
+        let many =
+            (0..9).fold(connection(), |connection, n| connection.with_tokens(n.to_string(), "r".into(), Time(n)));
         let hashes: Vec<&str> = many.access_tokens.iter().map(|token| token.hash.as_str()).collect();
         assert_eq!((hashes, many.generation), (vec!["5", "6", "7", "8"], 9));
     }

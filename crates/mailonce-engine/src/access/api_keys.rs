@@ -294,12 +294,7 @@ impl Access {
     }
 
     /// The caller of a credential that was found, unless it was revoked, has expired, or calls too often.
-    pub(super) fn caller_of(
-        &self,
-        known: &CachedCredential,
-        channel: Channel,
-        now: Time,
-    ) -> Result<Caller, Problem> {
+    pub(super) fn caller_of(&self, known: &CachedCredential, channel: Channel, now: Time) -> Result<Caller, Problem> {
         if known.key.revoked_at.is_some() {
             return Err(invalid_api_key());
         }
@@ -325,9 +320,7 @@ impl Access {
         let view = self.person_of(key.team, access.person).await?;
         let person = view.as_ref().map(|view| &view.person);
         key.details.scopes = match access.kind {
-            PersonalAccessKind::Session => {
-                check_session(key, person, key.last_used_at.unwrap_or(key.created_at), now)?
-            }
+            PersonalAccessKind::Session => check_session(key, person, key.last_used_at.unwrap_or(key.created_at), now)?,
             PersonalAccessKind::Connection => self.check_connection(key, person).await?,
         };
         Ok(())

@@ -6,9 +6,7 @@
 
 use mailonce_core::{
     access::{
-        connection::{
-            AuthorizationCode, CODE_MS, CONNECTION_SCOPES, Connection, ConnectionEndReason,
-        },
+        connection::{AuthorizationCode, CODE_MS, CONNECTION_SCOPES, Connection, ConnectionEndReason},
         oauth_client::OauthClient,
         person::{Person, PersonalAccess, PersonalAccessKind},
         team::{ApiKey, ApiKeyDetails, ApiKeyScope},

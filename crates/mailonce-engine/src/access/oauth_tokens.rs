@@ -141,8 +141,7 @@ impl Access {
         let (id, _) = parse_token(CODE_PREFIX, grant.code).ok_or(GrantError::Unknown)?;
         let hash = self.code_hash(grant.code);
         let challenge = challenge_of(grant.verifier);
-        let exchange =
-            CodeExchange { client: grant.client, redirect_uri: grant.redirect_uri, challenge: &challenge };
+        let exchange = CodeExchange { client: grant.client, redirect_uri: grant.redirect_uri, challenge: &challenge };
         for _ in 0..MAX_CONFLICT_RETRIES {
             let (record, connection) = self.find_connection(id).await?.ok_or(GrantError::Unknown)?;
             let is_right: bool = connection.code.hash.as_bytes().ct_eq(hash.as_bytes()).into();
@@ -171,8 +170,7 @@ impl Access {
         for _ in 0..MAX_CONFLICT_RETRIES {
             let gone = GrantError::Invalid("the connection has ended");
             let (record, connection) = self.find_connection(parts.connection).await?.ok_or(gone)?;
-            let checked =
-                connection.check_refresh_token((parts.generation, &parts.hash), client, self.ctx.now());
+            let checked = connection.check_refresh_token((parts.generation, &parts.hash), client, self.ctx.now());
             self.end_if_stolen(parts.connection, checked).await?;
             if connection.resource != resource {
                 return Err(GrantError::Invalid("resource is not the one for which the refresh token was made"));

@@ -134,7 +134,11 @@ pub(crate) fn is_csrf_token(app: &App, token: &[u8], secret: &str) -> bool {
 fn check_csrf(app: &App, headers: &HeaderMap, secret: &str) -> Result<(), Problem> {
     let failed = |detail: &str| Problem::new(Code::CsrfFailed, detail);
     let token = headers.get(CSRF_HEADER).ok_or_else(|| failed("the header Mailonce-Csrf is missing"))?;
-    if is_csrf_token(app, token.as_bytes(), secret) { Ok(()) } else { Err(failed("the header Mailonce-Csrf is not the token of this session")) }
+    if is_csrf_token(app, token.as_bytes(), secret) {
+        Ok(())
+    } else {
+        Err(failed("the header Mailonce-Csrf is not the token of this session"))
+    }
 }
 
 #[cfg(test)]

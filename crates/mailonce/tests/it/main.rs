@@ -89,6 +89,7 @@ mod meaning;
 mod mismatch;
 mod notices;
 mod notification_targets;
+mod oauth;
 mod once;
 mod operations;
 mod orphans;

@@ -228,8 +228,7 @@ impl Act {
     fn of_approved_connection(key: &ApiKey, access: &PersonalAccess) -> Self {
         let act = Self::new(Some(key.team), "connection.approved", format!("connection/{}", key.id));
         let restricted = !key.details.inboxes.is_empty();
-        let values =
-            json!({ "person": access.person, "scopes": key.details.scopes, "inboxes_restricted": restricted });
+        let values = json!({ "person": access.person, "scopes": key.details.scopes, "inboxes_restricted": restricted });
         act.named(&key.details.name).with_after(values)
     }
 

@@ -15,8 +15,7 @@ use uuid::Uuid;
 
 use crate::sqlite::{Sqlite, schema::store_error, write_session::WriteSession};
 
-const BY_ID: &str =
-    "SELECT id, registered_from, details, created_at, connected_at FROM oauth_clients WHERE id = ?1";
+const BY_ID: &str = "SELECT id, registered_from, details, created_at, connected_at FROM oauth_clients WHERE id = ?1";
 const NEIGHBORS: &str = "SELECT created_at FROM oauth_clients WHERE registered_from = ?1 AND created_at > ?2";
 const INSERT: &str = "INSERT INTO oauth_clients (id, registered_from, details, created_at, connected_at) \
      VALUES (?1, ?2, ?3, ?4, ?5)";

@@ -1,7 +1,8 @@
 //! The authorization endpoint: a client sends a person here, the person decides, and the browser goes back with a code.
 //!
-//! The browser is sent only to a URI that the client registered. A request whose client or URI is wrong ends on a page of
-//! this server.
+//! The browser is sent only to a URI that the client registered, and only after the person pressed a button or followed a
+//! link: everybody can register a client, so a redirect without them would lend the name of this server to anybody
+//! (RFC 9700, section 4.11.2).
 
 use axum::{
     extract::{Request, State},
@@ -21,7 +22,7 @@ use mailonce_engine::{
 
 use super::{
     oauth_clients::{RedirectUri, find_redirect_uri},
-    oauth_consent_page::{ConsentPage, fault_page, sign_in_page, unsafe_page},
+    oauth_consent_page::{ConsentPage, fault_page, request_fault_page, sign_in_page, unsafe_page},
     oauth_metadata::issuer,
     oauth_tokens::{OauthParams, read_form},
 };
@@ -180,7 +181,8 @@ async fn consent(
 ) -> ApiResult {
     let (person, _) = app.engine.access.session_person(caller).await?;
     let offered = offered_scopes(&caller.key.details.scopes);
-    let scopes: Vec<ApiKeyScope> = authorization.scopes.iter().copied().filter(|scope| offered.contains(scope)).collect();
+    let scopes: Vec<ApiKeyScope> =
+        authorization.scopes.iter().copied().filter(|scope| offered.contains(scope)).collect();
     if scopes.is_empty() {
         let role = person.person.role.as_str();
         let detail = format!("Your role, {role}, does not allow what the client asks for. Ask an admin of your team.");
@@ -203,10 +205,7 @@ async fn consent(
 }
 
 /// Parses a request. The inner error is the response to a request that cannot be shown to a person.
-async fn parse_request(
-    app: &App,
-    params: &OauthParams,
-) -> Result<Result<AuthorizationRequest, Response>, Problem> {
+async fn parse_request(app: &App, params: &OauthParams) -> Result<Result<AuthorizationRequest, Response>, Problem> {
     let client = match params.get("client_id").and_then(|id| id.parse().ok()) {
         Some(id) => app.engine.access.oauth_client(id).await?,
         None => None,
@@ -229,16 +228,19 @@ async fn parse_request(
         resource: String::new(),
         challenge: params.get("code_challenge").unwrap_or_default().to_owned(),
     };
-    match params.resource(app) {
-        Ok(resource) => authorization.resource = resource,
-        Err(error) => {
-            let fault = [("error", "invalid_target"), ("error_description", error.description())];
-            return Ok(Err(authorization.back(app, &fault)));
+    let fault = match params.resource(app) {
+        Ok(resource) => {
+            authorization.resource = resource;
+            authorization.find_fault(params).map(|(error, why)| (error, why.to_owned()))
         }
-    }
-    Ok(match authorization.find_fault(params) {
+        Err(error) => Some(("invalid_target", error.description().to_owned())),
+    };
+    Ok(match fault {
         None => Ok(authorization),
-        Some((error, why)) => Err(authorization.back(app, &[("error", error), ("error_description", why)])),
+        Some((error, why)) => {
+            let back = authorization.back_url(app, &[("error", error), ("error_description", &why)]);
+            Err(request_fault_page(&authorization, &why, &back))
+        }
     })
 }
 
@@ -266,13 +268,19 @@ impl AuthorizationRequest {
         None
     }
 
-    /// Sends the browser back to the client.
-    fn back(&self, app: &App, result: &[(&str, &str)]) -> Response {
+    /// The URL that brings a result to the client.
+    fn back_url(&self, app: &App, result: &[(&str, &str)]) -> String {
         let state = self.state.iter().map(|state| ("state", state.as_str()));
         // RFC 9207: the client sees which server answered.
         let params: Vec<(&str, &str)> = result.iter().copied().chain(state).chain([("iss", issuer(app))]).collect();
-        let Ok(location) = HeaderValue::try_from(self.redirect_uri.with_params(&params)) else {
-            return fault_page(StatusCode::BAD_REQUEST, "The client wants your browser to go to an address that is not valid.");
+        self.redirect_uri.with_params(&params)
+    }
+
+    /// Sends the browser back to the client.
+    fn back(&self, app: &App, result: &[(&str, &str)]) -> Response {
+        let Ok(location) = HeaderValue::try_from(self.back_url(app, result)) else {
+            let detail = "The client wants your browser to go to an address that is not valid.";
+            return fault_page(StatusCode::BAD_REQUEST, detail);
         };
         let headers = [(header::LOCATION, location), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
         (StatusCode::SEE_OTHER, headers).into_response()

@@ -189,15 +189,32 @@ mod tests {
 
     #[test]
     fn a_redirect_uri_is_https_or_on_the_own_computer() {
-        for good in
-            ["https://robot.test/cb", "https://robot.test:8443/cb?x=1", "http://127.0.0.1/cb", "http://[::1]:9/", "http://localhost:33418/"]
-        {
+        for good in [
+            "https://robot.test/cb",
+            "https://robot.test:8443/cb?x=1",
+            "http://127.0.0.1/cb",
+            "http://[::1]:9/",
+            "http://localhost:33418/",
+        ] {
             assert!(RedirectUri::parse(good).is_ok(), "{good}");
         }
         for bad in [
-            "", "/cb", "robot.test/cb", "http://robot.test/cb", "http://localhost.robot.test/", "http://127.0.0.1.robot.test/",
-            "https://robot.test/cb#x", "https://user@robot.test/", "https://u:p@robot.test/", "javascript:alert(1)",
-            "data:text/html,x", "robot://cb", "https://", "https://robot.test/a b", "https://robot.test/\r\nx", "https://robot.test/é",
+            "",
+            "/cb",
+            "robot.test/cb",
+            "http://robot.test/cb",
+            "http://localhost.robot.test/",
+            "http://127.0.0.1.robot.test/",
+            "https://robot.test/cb#x",
+            "https://user@robot.test/",
+            "https://u:p@robot.test/",
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "robot://cb",
+            "https://",
+            "https://robot.test/a b",
+            "https://robot.test/\r\nx",
+            "https://robot.test/é",
         ] {
             assert!(RedirectUri::parse(bad).is_err(), "{bad}");
         }
@@ -212,10 +229,23 @@ mod tests {
             assert!(found(good), "{good}");
         }
         for bad in [
-            "https://robot.test/cb/", "https://robot.test/cb?x", "https://robot.test:8443/cb", "https://robot.test/CB",
-            "https://robot.test/./cb", "https://ROBOT.test/cb", "https://evil.test/cb", "https://robot.test.evil.test/cb",
-            "https://robot.test@evil.test/cb", "http://127.0.0.1:1/other", "http://localhost/cb", "http://127.0.0.2/cb", "http://robot.test/cb",
-            "https://127.0.0.1/cb", "https://robot.test\\@evil.test/cb", "//robot.test/cb", "",
+            "https://robot.test/cb/",
+            "https://robot.test/cb?x",
+            "https://robot.test:8443/cb",
+            "https://robot.test/CB",
+            "https://robot.test/./cb",
+            "https://ROBOT.test/cb",
+            "https://evil.test/cb",
+            "https://robot.test.evil.test/cb",
+            "https://robot.test@evil.test/cb",
+            "http://127.0.0.1:1/other",
+            "http://localhost/cb",
+            "http://127.0.0.2/cb",
+            "http://robot.test/cb",
+            "https://127.0.0.1/cb",
+            "https://robot.test\\@evil.test/cb",
+            "//robot.test/cb",
+            "",
         ] {
             assert!(!found(bad), "{bad}");
         }

@@ -157,6 +157,17 @@ pub(super) fn fault_page(status: StatusCode, detail: &str) -> Response {
     page(status, &format!("<h1>This does not work.</h1>\n<p>{}</p>", escape_html(detail)), None)
 }
 
+/// The page for a request that cannot be granted. The person may bring the error to the client.
+pub(super) fn request_fault_page(authorization: &AuthorizationRequest, why: &str, back: &str) -> Response {
+    let (client, why) = (escape_html(&authorization.client.details.name), escape_html(why));
+    let (host, back) = (escape_html(authorization.redirect_uri.host()), escape_html(back));
+    let content = format!(
+        "<h1>“{client}” cannot be connected.</h1>\n<p>Its request is not valid: {why}. That is a fault of the client.</p>\n\
+         <p><a class=\"button\" rel=\"noreferrer\" href=\"{back}\">Return to {host}</a></p>"
+    );
+    page(StatusCode::BAD_REQUEST, &content, None)
+}
+
 /// A page. Browsers apply the policy for forms also to where the form leads, so the client's address must be in it.
 fn page(status: StatusCode, content: &str, redirect: Option<&RedirectUri>) -> Response {
     let client = redirect.map(|uri| format!(" {}", uri.policy_source())).unwrap_or_default();

@@ -1,7 +1,9 @@
 //! Promises about OAuth clients: everybody can register one, and what strangers store is bounded.
 
 use mailonce_core::{
-    access::oauth_client::{OauthClient, OauthClientDetails, REGISTRATION_LIMITS, RegisterClientResult, RegistrationLimits},
+    access::oauth_client::{
+        OauthClient, OauthClientDetails, REGISTRATION_LIMITS, RegisterClientResult, RegistrationLimits,
+    },
     id::OauthClientId,
     time::Time,
 };
@@ -12,7 +14,10 @@ fn client_of(network: u8, at: Time) -> OauthClient {
     OauthClient {
         id: OauthClientId(next_id(at)),
         registered_from: [network; 32],
-        details: OauthClientDetails { name: "Robot \u{e9}".into(), redirect_uris: vec!["https://robot.test/cb".into()] },
+        details: OauthClientDetails {
+            name: "Robot \u{e9}".into(),
+            redirect_uris: vec!["https://robot.test/cb".into()],
+        },
         created_at: at,
         connected_at: None,
     }
