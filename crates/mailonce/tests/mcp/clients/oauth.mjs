@@ -40,6 +40,8 @@ class Provider {
   redirectToAuthorization = page => { this.page = page; };
   saveCodeVerifier = verifier => { this.verifier = verifier; };
   codeVerifier = () => this.verifier;
+  saveDiscoveryState = found => { this.found = found; };
+  discoveryState = () => this.found;
 }
 
 const agree = await openBrowser(signIn);
