@@ -41,6 +41,10 @@ ids! {
     ApiKeyId,
     /// The id of a person in a team.
     PersonId,
+    /// The id of a client that registered itself for OAuth.
+    OauthClientId,
+    /// The id of a [`crate::access::connection::Connection`], and of the credential that stands for it.
+    ConnectionId,
     /// The id of an accepted outbound email.
     EmailId,
     /// The id of an event.

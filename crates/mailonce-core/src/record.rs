@@ -53,6 +53,8 @@ string_enum! {
         ApprovalLink = "approval_link",
         /// A place to which questions for people are posted.
         NotificationTarget = "notification_target",
+        /// The access that a person gave to a client.
+        Connection = "connection",
     }
 }
 

@@ -11,6 +11,7 @@ pub mod inbound_store;
 pub mod mail_fetcher;
 pub mod network;
 pub mod notice_store;
+pub mod oauth_store;
 pub mod outbox_database;
 pub mod search_store;
 pub mod secret_keeper;

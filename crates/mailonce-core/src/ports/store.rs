@@ -128,6 +128,7 @@ pub trait Store:
     + crate::ports::notice_store::NoticeStore
     + crate::ports::search_store::SearchStore
     + crate::ports::template_store::TemplateStore
+    + crate::ports::oauth_store::OauthStore
 {
     // Sending
 

@@ -14,7 +14,10 @@ use crate::{
     },
 };
 use mailonce_core::{
-    access::team::{ApiKey, ApiKeyDetails, CreateTeamResult, Team},
+    access::{
+        person::PersonalAccessKind,
+        team::{ApiKey, ApiKeyDetails, CreateTeamResult, Team},
+    },
     address::Address,
     cidr::Cidr,
     id::{ApiKeyId, InboxId, TeamId},
@@ -44,7 +47,7 @@ const PERSONAL_TTL_MS: i64 = 500;
 const CACHE_CAPACITY: usize = 10_000;
 
 /// An API key as it was last read.
-struct CachedCredential {
+pub(super) struct CachedCredential {
     key: Arc<ApiKey>,
     team: Arc<Team>,
     inbox_restriction: Option<Arc<InboxRestriction>>,
@@ -72,7 +75,7 @@ impl CredentialCache {
         Self { entries: RwLock::default(), buckets: Mutex::default(), unwritten_uses: Mutex::default(), ttl_ms }
     }
 
-    fn get(&self, hash: &[u8; 32], now: Time) -> Option<Arc<CachedCredential>> {
+    pub(super) fn get(&self, hash: &[u8; 32], now: Time) -> Option<Arc<CachedCredential>> {
         let known = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let is_fresh = |known: &&Arc<CachedCredential>| {
             let is_personal = known.key.details.on_behalf_of.is_some();
@@ -81,7 +84,7 @@ impl CredentialCache {
         known.get(hash).filter(is_fresh).cloned()
     }
 
-    fn put(
+    pub(super) fn put(
         &self,
         hash: [u8; 32],
         (key, team): (ApiKey, Team),
@@ -230,6 +233,8 @@ pub enum CredentialKind {
     ApiKey,
     /// The session of a person in a browser.
     Session,
+    /// An access token of a client that a person connected.
+    AccessToken,
 }
 
 /// The keyed hash under which a credential is stored.
@@ -237,6 +242,7 @@ pub(super) fn credential_hash(secret: &InstallSecret, kind: CredentialKind, cred
     let label = match kind {
         CredentialKind::ApiKey => "api-key",
         CredentialKind::Session => "session",
+        CredentialKind::AccessToken => "access-token",
     };
     secret.mac(label, &[credential.as_bytes()])
 }
@@ -244,7 +250,11 @@ pub(super) fn credential_hash(secret: &InstallSecret, kind: CredentialKind, cred
 /// Only a caller with the right secret learns that its key expired, so this doesn't help guessing.
 fn key_expired_problem(key: &ApiKey) -> Problem {
     let expired_at = key.details.expires_at.map(|at| at.to_string()).unwrap_or_default();
-    Problem::new(Code::KeyExpired, format!("the API key {} expired at {expired_at}", key.details.hint))
+    let what = match &key.details.on_behalf_of {
+        Some(access) if access.kind == PersonalAccessKind::Connection => "access token",
+        _ => "API key",
+    };
+    Problem::new(Code::KeyExpired, format!("the {what} {} expired at {expired_at}", key.details.hint))
         .with_extension("expires_at", expired_at)
 }
 
@@ -277,7 +287,15 @@ impl Access {
             self.credentials.put(hash, (key, team), restriction, now)
         };
         let same: bool = known.key.hash.ct_eq(&hash).into();
-        if !same || known.key.revoked_at.is_some() {
+        if !same {
+            return Err(invalid_api_key());
+        }
+        self.caller_of(&known, channel, now)
+    }
+
+    /// The caller of a credential that was found, unless it was revoked, has expired, or calls too often.
+    pub(super) fn caller_of(&self, known: &CachedCredential, channel: Channel, now: Time) -> Result<Caller, Problem> {
+        if known.key.revoked_at.is_some() {
             return Err(invalid_api_key());
         }
         if !known.key.is_active(now) {
@@ -297,11 +315,14 @@ impl Access {
     }
 
     /// Gives the credential of a person the scopes of the person's role, if it is still valid.
-    async fn apply_role(&self, key: &mut ApiKey, now: Time) -> Result<(), Problem> {
+    pub(super) async fn apply_role(&self, key: &mut ApiKey, now: Time) -> Result<(), Problem> {
         let Some(access) = &key.details.on_behalf_of else { return Ok(()) };
         let view = self.person_of(key.team, access.person).await?;
-        let last_used_at = key.last_used_at.unwrap_or(key.created_at);
-        key.details.scopes = check_session(key, view.as_ref().map(|view| &view.person), last_used_at, now)?;
+        let person = view.as_ref().map(|view| &view.person);
+        key.details.scopes = match access.kind {
+            PersonalAccessKind::Session => check_session(key, person, key.last_used_at.unwrap_or(key.created_at), now)?,
+            PersonalAccessKind::Connection => self.check_connection(key, person).await?,
+        };
         Ok(())
     }
 
@@ -326,9 +347,13 @@ impl Access {
 
     /// A new secret: `mo_` and 43 random characters, about 256 bits.
     pub fn new_secret(&self) -> String {
+        format!("mo_{}", self.random_letters())
+    }
+
+    /// 43 random letters and digits.
+    pub(super) fn random_letters(&self) -> String {
         const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-        let letter = |_| char::from(LETTERS[(self.ctx.entropy.next_u64() % 62) as usize]);
-        std::iter::once("mo_".to_owned()).chain((0..43).map(letter).map(String::from)).collect()
+        (0..43).map(|_| char::from(LETTERS[(self.ctx.entropy.next_u64() % 62) as usize])).collect()
     }
 
     /// Builds an API key to store. Only the hash and the first characters of its secret are kept.

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How often a change that conflicts with a concurrent change is tried.
-const MAX_CONFLICT_RETRIES: usize = 8;
+pub(super) const MAX_CONFLICT_RETRIES: usize = 8;
 
 /// A person with id and revision.
 #[derive(Clone, Debug, PartialEq, Eq)]

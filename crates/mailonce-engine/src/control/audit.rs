@@ -103,6 +103,12 @@ impl AuditLog {
         }
     }
 
+    /// Notes from where a call without an API key or session comes.
+    pub fn enter_anonymous(&self, client: Option<IpAddr>) {
+        let from = CallSource::of_client(client, self.alias_key);
+        CallOrigin { from, ..CallOrigin::of_system("server", self.ctx.now()) }.set();
+    }
+
     /// Records that the ledger was restored from a backup, in the log of every team.
     pub async fn record_restore(&self) -> Result<(), StoreError> {
         let act = Act::new(None, "ledger.restored", format!("installation/{}", self.ctx.epoch()));

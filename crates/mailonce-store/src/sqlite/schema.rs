@@ -13,7 +13,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 use super::install_secret;
 
 /// Migrations in order. A released migration never changes.
-pub(crate) const MIGRATIONS: [&str; 19] = [
+pub(crate) const MIGRATIONS: [&str; 20] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
@@ -33,6 +33,7 @@ pub(crate) const MIGRATIONS: [&str; 19] = [
     include_str!("../../migrations/sqlite/0017_implicit_watches.sql"),
     include_str!("../../migrations/sqlite/0018_templates.sql"),
     include_str!("../../migrations/sqlite/0019_claim_payloads.sql"),
+    include_str!("../../migrations/sqlite/0020_oauth_clients.sql"),
 ];
 
 /// The schema version that this binary writes.

@@ -236,6 +236,8 @@ fn people_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::conversation::notification_targets::remove))
         .routes(routes!(crate::api::conversation::notification_targets::test))
         .routes(routes!(crate::api::access::people::create_link))
+        .routes(routes!(crate::api::access::connections::list))
+        .routes(routes!(crate::api::access::connections::end))
         .routes(routes!(
             crate::api::access::sessions::read,
             crate::api::access::sessions::change,
@@ -281,6 +283,7 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
     router
         .merge(dashboard::routes())
         .merge(crate::dialects::routes())
+        .merge(access::oauth_metadata::routes())
         .fallback(path_not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(App(Arc::new(AppState {

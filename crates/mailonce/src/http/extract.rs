@@ -13,7 +13,11 @@ use mailonce_core::{
     outbound::{digest, email::Channel},
     problem::{Code, Problem},
 };
-use mailonce_engine::{Caller, KeyedCall, access::api_keys::CredentialKind, events::endpoints::WIRE_VERSION};
+use mailonce_engine::{
+    Caller, KeyedCall,
+    access::{api_keys::CredentialKind, oauth_tokens::is_access_token},
+    events::endpoints::WIRE_VERSION,
+};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::{net::IpAddr, time::Duration};
@@ -25,6 +29,7 @@ use super::{
     session_cookie::{authenticate_session, session_secret},
 };
 use crate::{
+    api::access::oauth_metadata::resource,
     client_address::ClientAddress,
     server::{
         MAX_FAILURES,
@@ -81,12 +86,19 @@ pub(crate) async fn authenticate(
     channel: Channel,
 ) -> Result<Option<Caller>, Problem> {
     let client = ClientAddress::of(extensions);
-    let is_cached = |credential: &str| app.engine.access.is_credential_cached(CredentialKind::ApiKey, credential);
+    // Access tokens are made for `/mcp` alone.
+    let is_token = channel == Channel::Mcp && credential.is_some_and(is_access_token);
+    let kind = if is_token { CredentialKind::AccessToken } else { CredentialKind::ApiKey };
+    let is_cached = |credential: &str| app.engine.access.is_credential_cached(kind, credential);
     if !credential.is_some_and(is_cached) {
         check_failures(app, client)?;
     }
     let Some(credential) = credential else { return Ok(None) };
-    let result = app.engine.access.authenticate(credential, channel).await;
+    let result = if is_token {
+        app.engine.access.authenticate_access_token(credential, &resource(app)).await
+    } else {
+        app.engine.access.authenticate(credential, channel).await
+    };
     if let (Some(client), Err(problem)) = (client, &result)
         && problem.code == Code::Unauthorized
     {

@@ -127,6 +127,15 @@ fn cookie<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
 /// Authenticates the person of a session. A request that changes something must prove that a page of this server sent
 /// it.
 pub(crate) async fn authenticate_session(app: &App, parts: &Parts, secret: &str) -> Result<Caller, Problem> {
+    let caller = authenticate_cookie(app, parts, secret).await?;
+    if !matches!(parts.method, Method::GET | Method::HEAD) {
+        check_csrf(app, &parts.headers, secret)?;
+    }
+    Ok(caller)
+}
+
+/// Authenticates the person of a session. For forms, which must check the token that is in the form.
+pub(crate) async fn authenticate_cookie(app: &App, parts: &Parts, secret: &str) -> Result<Caller, Problem> {
     let client = ClientAddress::of(&parts.extensions);
     if !app.engine.access.is_credential_cached(CredentialKind::Session, secret) {
         check_failures(app, client)?;
@@ -138,18 +147,23 @@ pub(crate) async fn authenticate_session(app: &App, parts: &Parts, secret: &str)
         app.auth_failures.record(client);
     }
     let caller = result?;
-    if !matches!(parts.method, Method::GET | Method::HEAD) {
-        check_csrf(app, &parts.headers, secret)?;
-    }
     app.engine.control.audit.enter(&caller, client);
     Ok(caller)
+}
+
+/// Whether a token is that of a session.
+pub(crate) fn is_csrf_token(app: &App, token: &[u8], secret: &str) -> bool {
+    token.ct_eq(app.engine.access.csrf_token(secret).as_bytes()).into()
 }
 
 fn check_csrf(app: &App, headers: &HeaderMap, secret: &str) -> Result<(), Problem> {
     let failed = |detail: &str| Problem::new(Code::CsrfFailed, detail);
     let token = headers.get(CSRF_HEADER).ok_or_else(|| failed("the header Mailonce-Csrf is missing"))?;
-    let is_right: bool = token.as_bytes().ct_eq(app.engine.access.csrf_token(secret).as_bytes()).into();
-    if is_right { Ok(()) } else { Err(failed("the header Mailonce-Csrf is not the token of this session")) }
+    if is_csrf_token(app, token.as_bytes(), secret) {
+        Ok(())
+    } else {
+        Err(failed("the header Mailonce-Csrf is not the token of this session"))
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::{ToolContext, dispatch};
 use crate::{
+    api::access::oauth_metadata,
     http::{app::App, extract},
     mcp::{
         json_rpc::{self, IncomingMessage, REJECTED, RpcError},
@@ -64,9 +65,6 @@ impl IntoResponse for McpHttpError {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(self.fault.to_message(&self.id))).into_response();
         let headers = response.headers_mut();
-        if status == StatusCode::UNAUTHORIZED {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
         if status == StatusCode::METHOD_NOT_ALLOWED {
             headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
         }
@@ -93,7 +91,15 @@ pub(crate) async fn serve(State(app): State<App>, request: Request) -> Response 
     // Boxed: otherwise every connection would reserve the memory of this large future.
     match Box::pin(handle(&app, &parts, body)).await {
         Ok(response) => response,
-        Err(error) => error.into_response(),
+        Err(error) => {
+            let mut response = error.into_response();
+            if response.status() == StatusCode::UNAUTHORIZED {
+                let has_credential = parts.headers.contains_key(header::AUTHORIZATION);
+                let challenge = oauth_metadata::challenge(&app, has_credential);
+                response.headers_mut().extend(challenge.map(|value| (header::WWW_AUTHENTICATE, value)));
+            }
+            response
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use mailonce_core::problem::{Code, Problem, shorten};
 use std::net::IpAddr;
 
 use super::cross_origin::{self, AllowedOrigin};
+use crate::api::access::oauth_metadata::is_open_to_pages;
 
 /// Paths that orchestrators and metrics collectors call under host names that are not configured here.
 const EXEMPT_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
@@ -105,7 +106,7 @@ impl HostCheck {
         // A signed link is its own permission. Mail programs post to it from pages of their own, and browsers from a page
         // without a referrer.
         let is_signed_link = uri.path().starts_with(SIGNED_LINK_PREFIX);
-        let is_allowed_page = self.cors_origin(uri, headers).is_some();
+        let is_allowed_page = self.cors_origin(uri, headers).is_some() || is_open_to_pages(uri.path());
         if is_guarded(method, uri, headers) && !is_signed_link && !is_allowed_page {
             self.check_origin(headers, &authority, &host, connection)
         } else {
@@ -319,6 +320,12 @@ mod tests {
             assert_eq!(checked(&with_public_url, &Method::POST, "/u/token", &headers, arrived), 200, "{origin}");
             let foreign = [("host", "evil.example.com"), ("origin", origin)];
             assert_eq!(checked(&with_public_url, &Method::POST, "/u/token", &foreign, arrived), 421, "{origin}");
+        }
+        // Clients in pages register and fetch tokens. The consent of a person is given on a page of this server alone.
+        for (path, expected) in [("/oauth/token", 200), ("/oauth/register", 200), ("/oauth/authorize", 403)] {
+            let headers = [("host", "mail.example.com"), ("origin", "https://evil.example.com")];
+            let status = checked(&with_public_url, &Method::POST, path, &headers, arrived("192.168.1.7", false));
+            assert_eq!(status, expected, "{path}");
         }
         let plain = [("host", "mailonce"), ("origin", "http://mailonce")];
         assert_eq!(

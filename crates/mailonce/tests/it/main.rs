@@ -90,6 +90,7 @@ mod meaning;
 mod mismatch;
 mod notices;
 mod notification_targets;
+mod oauth;
 mod oidc;
 mod once;
 mod operations;

@@ -17,15 +17,15 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 
 /// A person who signed in.
-struct Browser {
-    cookie: String,
-    csrf: String,
-    person: String,
+pub(crate) struct Browser {
+    pub(crate) cookie: String,
+    pub(crate) csrf: String,
+    pub(crate) person: String,
 }
 
 impl Browser {
     /// Adds the cookie to a request, and the token to one that changes something.
-    fn request(&self, method: &str, path: &str) -> TestRequest {
+    pub(crate) fn request(&self, method: &str, path: &str) -> TestRequest {
         let call = TestRequest::new(method, path).anonymous().header("cookie", &self.cookie);
         if method == "GET" { call } else { call.header("mailonce-csrf", &self.csrf) }
     }
@@ -56,7 +56,7 @@ async fn sign_in(world: &World, person: &str) -> Browser {
     Browser { cookie, csrf: session.string_field("csrf_token"), person: person.to_owned() }
 }
 
-async fn sign_in_as(world: &World, name: &str, role: &str) -> Browser {
+pub(crate) async fn sign_in_as(world: &World, name: &str, role: &str) -> Browser {
     let person = add_person(world, name, role).await;
     sign_in(world, &person).await
 }

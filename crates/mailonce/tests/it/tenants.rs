@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     call::{TestRequest, get, post},
+    oauth::create_connection,
     world::{World, mail, mail_with},
 };
 
@@ -182,6 +183,8 @@ pub(crate) const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("get", "/v1/notification-targets", RouteAccess::CallerScoped),
     ("delete", "/v1/notification-targets/{id}", RouteAccess::ByResourceId),
     ("post", "/v1/notification-targets/{id}/test", RouteAccess::ByResourceId),
+    ("get", "/v1/connections", RouteAccess::CallerScoped),
+    ("delete", "/v1/connections/{id}", RouteAccess::ByResourceId),
     ("get", "/v1/session", RouteAccess::Session),
     ("patch", "/v1/session", RouteAccess::Session),
     ("delete", "/v1/session", RouteAccess::Session),
@@ -219,6 +222,7 @@ pub(crate) struct TeamResources {
     pub(crate) thread: String,
     pub(crate) escalation: String,
     erasure: String,
+    connection: String,
 }
 
 /// A mail for the first team's inbox.
@@ -299,6 +303,7 @@ impl TeamResources {
         let escalation = world.post("/v1/escalations", &question).await.expect_status(201).string_field("id");
         let erased = json!({ "address": "gone@example.com" });
         let erasure = world.post("/v1/erasures", &erased).await.expect_status(202).string_field("id");
+        let connection = create_connection(world).await;
         Self {
             email,
             key: "k".into(),
@@ -323,10 +328,11 @@ impl TeamResources {
             endpoint,
             notice,
             erasure,
+            connection,
         }
     }
 
-    pub(crate) fn ids(&self) -> [&String; 22] {
+    pub(crate) fn ids(&self) -> [&String; 23] {
         [
             &self.email,
             &self.api_key,
@@ -350,6 +356,7 @@ impl TeamResources {
             &self.thread,
             &self.escalation,
             &self.erasure,
+            &self.connection,
         ]
     }
 
@@ -381,6 +388,7 @@ impl TeamResources {
             Some("threads") => &self.thread,
             Some("escalations") => &self.escalation,
             Some("erasures") => &self.erasure,
+            Some("connections") => &self.connection,
             _ => "",
         };
         let path = path.replace("{source_id}", &self.source).replace("{address}", SUPPRESSED_ADDRESS);

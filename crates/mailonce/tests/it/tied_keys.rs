@@ -181,6 +181,8 @@ const ROUTES: &[(&str, &str, TiedKeyAccess)] = &[
     ("post", "/v1/teams", TiedKeyAccess::TeamWide),
     ("get", "/v1/teams", TiedKeyAccess::TeamWide),
     ("patch", "/v1/teams/{id}", TiedKeyAccess::TeamWide),
+    ("get", "/v1/connections", TiedKeyAccess::TeamWide),
+    ("delete", "/v1/connections/{id}", TiedKeyAccess::TeamWide),
     ("get", "/healthz", TiedKeyAccess::Public),
     ("get", "/readyz", TiedKeyAccess::Public),
     ("get", "/metrics", TiedKeyAccess::Public),

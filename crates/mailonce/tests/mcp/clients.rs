@@ -21,7 +21,7 @@ async fn receive_mail_for_run(fixture: &McpFixture, tag: &str) {
 }
 
 /// Runs a program with JSON on its stdin and returns the lines of its stdout.
-async fn run_with_json(mut command: Command, input: Value) -> Vec<String> {
+pub(crate) async fn run_with_json(mut command: Command, input: Value) -> Vec<String> {
     let output = tokio::task::spawn_blocking(move || {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
@@ -51,21 +51,21 @@ async fn run_client(fixture: &McpFixture, tags: &[&str], command: Command) {
     }
 }
 
-fn node_command(program: &Path, code: &str, home: &Path) -> Command {
+pub(crate) fn node_command(program: &Path, code: &str, home: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["--input-type=module", "-e", code]).current_dir(home);
     command
 }
 
 /// Runs code in a Python with the official PyPI client.
-fn python_command(code: &str) -> Command {
+pub(crate) fn python_command(code: &str) -> Command {
     let mut command = Command::new(packages::install_python("mcp-pypi", &["mcp==2.3.0"]));
     command.args(["-c", code]);
     command
 }
 
 /// Installs the official npm clients and returns their folder.
-fn install_npm_clients() -> PathBuf {
+pub(crate) fn install_npm_clients() -> PathBuf {
     let packages = ["@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/client@2.4.0", "gpt-tokenizer@4.0.0"];
     packages::install_npm("mcp-npm", &packages)
 }

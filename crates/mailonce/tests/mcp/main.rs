@@ -16,6 +16,7 @@ mod injection;
 mod install;
 mod model;
 mod nodes;
+mod oauth;
 #[path = "../it/packages.rs"]
 mod packages;
 mod progress;

@@ -10,7 +10,8 @@ use super::{NewAuditEntry, RecordedAct};
 use crate::{
     access::{
         call_origin::{Alias, CallOrigin},
-        person::SignInLink,
+        connection::Connection,
+        person::{PersonalAccess, PersonalAccessKind, SignInLink},
         team::{ApiKey, Team},
     },
     claims::{Claim, ClaimResolution},
@@ -116,6 +117,7 @@ impl Act {
             RecordKind::Erasure => return Self::of_erasure(before, after?),
             RecordKind::SignInLink => return Self::of_sign_in_link(before, after),
             RecordKind::ApprovalLink => return Self::of_approval_link(before, after),
+            RecordKind::Connection => return Self::of_ended_connection(before?, after?),
             RecordKind::ApiKeyName => {
                 return Some(Self::new(Some(record.team), "api_key.renamed", format!("api_key/{}", record.name)));
             }
@@ -180,6 +182,15 @@ impl Act {
         Some(Self { is_routine: true, ..act.with_after(json!({ "for": link.addressee })) })
     }
 
+    /// The end of a connection. Its begin is recorded with its credential, and new tokens are no administration.
+    fn of_ended_connection(before: &Record, after: &Record) -> Option<Self> {
+        let parse = |record: &Record| serde_json::from_str::<Connection>(&record.json).ok();
+        let (was, is) = (parse(before)?, parse(after)?);
+        let end = is.ended.filter(|_| was.ended.is_none())?;
+        let act = Self::new(Some(after.team), "connection.ended", format!("connection/{}", after.id));
+        Some(act.named(&is.client_name).with_after(json!({ "person": is.person, "reason": end.reason })))
+    }
+
     /// Requesting an erasure, and its end. `None` for its progress. The entry names the person by the alias alone.
     fn of_erasure(before: Option<&Record>, after: &Record) -> Option<Self> {
         let parse = |record: &Record| serde_json::from_str::<Erasure>(&record.json).ok();
@@ -213,7 +224,15 @@ impl Act {
         act.with_before(json!({ "require_keys": before })).with_after(json!({ "require_keys": team.require_keys }))
     }
 
-    /// Creating or revoking an API key; the begin or end of a person's session or connection.
+    /// A person's consent to the access of a client.
+    fn of_approved_connection(key: &ApiKey, access: &PersonalAccess) -> Self {
+        let act = Self::new(Some(key.team), "connection.approved", format!("connection/{}", key.id));
+        let restricted = !key.details.inboxes.is_empty();
+        let values = json!({ "person": access.person, "scopes": key.details.scopes, "inboxes_restricted": restricted });
+        act.named(&key.details.name).with_after(values)
+    }
+
+    /// Creating or revoking an API key; the begin or end of a person's session; consent to a connection.
     pub fn of_api_key(key: &ApiKey) -> Self {
         let verb = if key.revoked_at.is_some() { "revoked" } else { "created" };
         let details = &key.details;
@@ -229,6 +248,9 @@ impl Act {
             "expires_at": details.expires_at.map(|at| at.to_string()),
         });
         if let Some(access) = &details.on_behalf_of {
+            if access.kind == PersonalAccessKind::Connection {
+                return Self::of_approved_connection(key, access);
+            }
             let verb = if key.revoked_at.is_some() { "ended" } else { "began" };
             let act = format!("{}.{verb}", access.kind.as_str());
             return Self::new(Some(key.team), act, format!("person/{}", access.person));
@@ -366,7 +388,8 @@ fn allowed_fields(kind: RecordKind) -> Option<&'static [&'static str]> {
         | RecordKind::ApiKeyName
         | RecordKind::Erasure
         | RecordKind::SignInLink
-        | RecordKind::ApprovalLink => return None,
+        | RecordKind::ApprovalLink
+        | RecordKind::Connection => return None,
     })
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod conversation;
 mod erasure;
 pub(crate) mod events;
 pub(crate) mod inbound;
+mod oauth_clients;
 mod search;
 mod templates;
 

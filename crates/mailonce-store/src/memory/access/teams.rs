@@ -1,9 +1,12 @@
 //! Teams and API keys.
 
 use mailonce_core::{
-    access::team::{ApiKey, CreateTeamResult, Team},
+    access::{
+        oauth_client::OauthClient,
+        team::{ApiKey, CreateTeamResult, Team},
+    },
     control::audit::act::Act,
-    id::{ApiKeyId, TeamId},
+    id::{ApiKeyId, OauthClientId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
@@ -11,11 +14,12 @@ use std::collections::BTreeMap;
 
 use crate::memory::Tables;
 
-/// The tables of teams and API keys.
+/// The tables of teams, API keys and OAuth clients.
 #[derive(Default)]
 pub(crate) struct AccessTables {
     pub(crate) teams: BTreeMap<TeamId, Team>,
     api_keys: BTreeMap<ApiKeyId, ApiKey>,
+    pub(crate) oauth_clients: BTreeMap<OauthClientId, OauthClient>,
 }
 
 impl AccessTables {

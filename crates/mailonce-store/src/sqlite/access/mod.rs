@@ -1,3 +1,4 @@
-//! Teams and API keys.
+//! Teams, API keys and OAuth clients.
 
+pub(crate) mod oauth_clients;
 pub(crate) mod teams;

@@ -1,5 +1,6 @@
-//! Promises about teams, their API keys, and the isolation between teams.
+//! Promises about teams, their API keys, the isolation between teams, and OAuth clients.
 
+mod oauth_clients;
 mod teams;
 
 promises! {
@@ -41,5 +42,19 @@ promises! {
         the_install_secret_and_epoch_do_not_change,
         /// A new store is healthy.
         a_fresh_store_is_healthy,
+    }
+
+    /// Everybody can register an OAuth client, and what strangers store is bounded.
+    oauth_clients "OAuth clients" {
+        /// A client is stored as it was registered, and a retry registers it once.
+        a_client_is_registered_once,
+        /// A network registers so many clients in an hour, and then waits. Other networks do not notice.
+        a_network_registers_so_many_clients_an_hour,
+        /// Of 32 concurrent registrations from one network as many succeed as are allowed.
+        concurrent_registrations_stay_within_the_limit,
+        /// The oldest clients that nobody connected make room for new ones. Those that a person connected stay.
+        clients_that_nobody_connected_make_room,
+        /// The first time at which a client was connected stays.
+        a_client_is_kept_from_its_first_connection,
     }
 }
