@@ -1,0 +1,13 @@
+// The HTML of a mail in a frame without scripts, forms, links and origin. Nothing is fetched for it.
+import { useMemo } from "preact/hooks";
+import { safeMailDocument } from "./mail-html";
+
+export function MailFrame({ html, label }: { html: string; label: string }) {
+  const document = useMemo(() => safeMailDocument(html), [html]);
+  return (
+    <div class="mail-frame">
+      <iframe sandbox="" srcdoc={document} title={label} />
+      <p class="hint">Styles and images from elsewhere are left out; links show where they lead.</p>
+    </div>
+  );
+}

@@ -1,0 +1,26 @@
+// The table of pages. A page adds itself here and nowhere else: the router, the navigation and the shortcuts read it.
+import type { ComponentType } from "preact";
+
+export interface PageProps {
+  /** The values of `:name` parts of the path. */
+  params: Record<string, string>;
+}
+
+export interface PageEntry {
+  /** Such as `/emails/:id`. */
+  path: string;
+  /** For the title of the window. */
+  title: string;
+  page: ComponentType<PageProps>;
+  /** In the navigation: its group, its label, and the key after `g` that opens it. */
+  nav?: { group: NavGroup; label: string; key?: string };
+}
+
+export const GROUPS = ["", "Outbound", "Inbound", "Safety", "Installation"] as const;
+export type NavGroup = (typeof GROUPS)[number];
+
+export const pages: PageEntry[] = [
+];
+
+export const navGroups = (): { group: NavGroup; entries: PageEntry[] }[] =>
+  GROUPS.map((group) => ({ group, entries: pages.filter((entry) => entry.nav?.group === group) })).filter(({ entries }) => entries.length > 0);
