@@ -1,5 +1,7 @@
 // The table of pages. A page adds itself here and nowhere else: the router, the navigation and the shortcuts read it.
 import type { ComponentType } from "preact";
+import { DecidePage } from "./needs-you/Decide";
+import { NeedsYou } from "./needs-you/NeedsYou";
 
 export interface PageProps {
   /** The values of `:name` parts of the path. */
@@ -20,6 +22,8 @@ export const GROUPS = ["", "Outbound", "Inbound", "Safety", "Installation"] as c
 export type NavGroup = (typeof GROUPS)[number];
 
 export const pages: PageEntry[] = [
+  { path: "/needs-you", title: "Needs you", page: NeedsYou, nav: { group: "", label: "Needs you", key: "n" } },
+  { path: "/needs-you/:id", title: "Question", page: DecidePage },
 ];
 
 export const navGroups = (): { group: NavGroup; entries: PageEntry[] }[] =>
