@@ -1,5 +1,7 @@
 // The table of pages. A page adds itself here and nowhere else: the router, the navigation and the shortcuts read it.
 import type { ComponentType } from "preact";
+import { EmailPage } from "./email/Email";
+import { Emails } from "./emails/Emails";
 import { DecidePage } from "./needs-you/Decide";
 import { NeedsYou } from "./needs-you/NeedsYou";
 
@@ -24,6 +26,8 @@ export type NavGroup = (typeof GROUPS)[number];
 export const pages: PageEntry[] = [
   { path: "/needs-you", title: "Needs you", page: NeedsYou, nav: { group: "", label: "Needs you", key: "n" } },
   { path: "/needs-you/:id", title: "Question", page: DecidePage },
+  { path: "/emails", title: "Emails", page: Emails, nav: { group: "Outbound", label: "Emails", key: "e" } },
+  { path: "/emails/:id", title: "Email", page: EmailPage },
 ];
 
 export const navGroups = (): { group: NavGroup; entries: PageEntry[] }[] =>

@@ -1,4 +1,5 @@
 // What is known about an unknown email: the attempts with the next hop's words, and all evidence.
+import { useId } from "preact/hooks";
 import type { EmailDetail, Schema } from "../../api/types";
 import { Facts } from "../../components/PageHead";
 import { StateChip } from "../../components/StateChip";
@@ -29,10 +30,11 @@ function Attempt({ attempt, transport }: { attempt: Schema["AttemptBody"]; trans
 }
 
 export function Evidence({ email, only }: { email: EmailDetail; only?: Schema["HandoffBody"]["state"] }) {
+  const title = useId();
   const handoffs = email.handoffs.filter(({ state }) => !only || state === only);
   return (
-    <section class="card stack" aria-labelledby="evidence-title">
-      <h2 id="evidence-title">What is known</h2>
+    <section class="card stack" aria-labelledby={title}>
+      <h2 id={title}>What is known</h2>
       {handoffs.map((handoff) => (
         <div class="stack" key={handoff.number}>
           <h3>To {handoff.recipients.join(", ")} <StateChip state={handoff.state} /></h3>
