@@ -2,6 +2,7 @@
 import type { ComponentType } from "preact";
 import { EmailPage } from "./email/Email";
 import { Emails } from "./emails/Emails";
+import { Home } from "./home/Home";
 import { DecidePage } from "./needs-you/Decide";
 import { NeedsYou } from "./needs-you/NeedsYou";
 
@@ -24,6 +25,7 @@ export const GROUPS = ["", "Outbound", "Inbound", "Safety", "Installation"] as c
 export type NavGroup = (typeof GROUPS)[number];
 
 export const pages: PageEntry[] = [
+  { path: "/", title: "Overview", page: Home, nav: { group: "", label: "Overview", key: "o" } },
   { path: "/needs-you", title: "Needs you", page: NeedsYou, nav: { group: "", label: "Needs you", key: "n" } },
   { path: "/needs-you/:id", title: "Question", page: DecidePage },
   { path: "/emails", title: "Emails", page: Emails, nav: { group: "Outbound", label: "Emails", key: "e" } },

@@ -26,7 +26,7 @@ const VERDICTS: Record<string, Tone> = { pass: "good", hold: "wait", refuse: "ba
 function Summary({ email }: { email: EmailDetail }) {
   const list = (addresses: string[] | undefined) => (addresses && addresses.length > 0 ? addresses.join(", ") : null);
   return (
-    <section class="card" aria-label="Summary">
+    <section class="card email-summary" aria-label="Summary">
       <Facts facts={[
         ["From", email.from],
         ["To", list(email.to)],
@@ -132,10 +132,8 @@ export function EmailPage({ params }: PageProps) {
         <>
           <p class="row"><StateChip state={data.state} />{data.suppressed > 0 && <strong class="email-saved">{data.suppressed.toLocaleString("en")} {data.suppressed === 1 ? "duplicate" : "duplicates"} stopped</strong>}</p>
           {data.state === "unknown" && <Settle email={data} reload={reload} />}
-          <div class="email-columns">
-            <Waterfall email={data} />
-            <Summary email={data} />
-          </div>
+          <Waterfall email={data} />
+          <Summary email={data} />
           <Details email={data} />
         </>
       )}

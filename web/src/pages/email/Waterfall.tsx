@@ -9,11 +9,13 @@ function Bar({ row, at }: { row: Row; at: (ms: number) => number }) {
   return <span class={`email-bar ${row.tone} ${row.kind}`} style={{ left: `${Math.min(left, 98.5)}%`, width: `max(${width}%, 7px)` }} />;
 }
 
+/** How long something took, or when it happened after the accept. */
+const when = (row: Row) => (row.to > row.from ? duration(row.to - row.from) : row.from > 0 ? `+${duration(row.from)}` : "start");
+
 export function Waterfall({ email }: { email: EmailDetail }) {
   const rows = rowsOf(email);
   const at = scale(rows);
   const more = email.suppressed - email.suppressed_calls.length;
-  const when = (row: Row) => (row.to > row.from ? `+${duration(row.from)}, took ${duration(row.to - row.from)}` : `+${duration(row.from)}`);
   return (
     <section class="card stack" aria-labelledby="waterfall-title">
       <h2 id="waterfall-title">What happened</h2>

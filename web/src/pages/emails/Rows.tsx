@@ -11,7 +11,7 @@ export function EmailRow({ email, snippet }: { email: Email; snippet?: string })
   return (
     <div class="emails-row">
       <a href={`/emails/${email.id}`} data-row="">{email.subject || "(no subject)"}</a>
-      <span class="emails-to">{snippet ?? people(email)}</span>
+      <span class="emails-to">{snippet && snippet !== email.subject ? snippet : people(email)}</span>
       <span class="emails-duplicates">{email.suppressed > 0 && <span class="chip accent" title="Duplicate calls that sent nothing">{email.suppressed.toLocaleString("en")}× stopped</span>}</span>
       <span class="emails-state"><StateChip state={email.state} /></span>
       <span class="emails-time"><Time at={email.created_at} /></span>
