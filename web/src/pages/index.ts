@@ -3,6 +3,7 @@ import type { ComponentType } from "preact";
 import { EmailPage } from "./email/Email";
 import { Emails } from "./emails/Emails";
 import { Home } from "./home/Home";
+import { Live } from "./live/Live";
 import { DecidePage } from "./needs-you/Decide";
 import { NeedsYou } from "./needs-you/NeedsYou";
 
@@ -28,6 +29,7 @@ export const pages: PageEntry[] = [
   { path: "/", title: "Overview", page: Home, nav: { group: "", label: "Overview", key: "o" } },
   { path: "/needs-you", title: "Needs you", page: NeedsYou, nav: { group: "", label: "Needs you", key: "n" } },
   { path: "/needs-you/:id", title: "Question", page: DecidePage },
+  { path: "/live", title: "Live", page: Live, nav: { group: "", label: "Live", key: "l" } },
   { path: "/emails", title: "Emails", page: Emails, nav: { group: "Outbound", label: "Emails", key: "e" } },
   { path: "/emails/:id", title: "Email", page: EmailPage },
 ];
