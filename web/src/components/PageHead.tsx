@@ -1,5 +1,6 @@
 // The heading of a page: one h1, which gets the focus after a navigation, a line below it, and the actions of the page.
 import type { ComponentChildren } from "preact";
+import { useEffect } from "preact/hooks";
 
 export interface PageHeadProps {
   title: ComponentChildren;
@@ -10,6 +11,10 @@ export interface PageHeadProps {
 }
 
 export function PageHead({ title, intro, back, children }: PageHeadProps) {
+  // The router names the window after the page; the name of what the page shows follows when it is loaded.
+  useEffect(() => {
+    if (typeof title === "string") document.title = `${title} · mailonce`;
+  }, [title]);
   return (
     <header class="page-head">
       <div>

@@ -64,7 +64,7 @@ export function useRowKeys(container: { current: HTMLElement | null }): void {
     const at = rows.findIndex((row) => row === document.activeElement || row.contains(document.activeElement));
     const next = rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + step))];
     next?.focus();
-    next?.scrollIntoView({ block: "nearest" });
+    (next?.closest("li, tr") ?? next)?.scrollIntoView({ block: "nearest" });
   };
   useShortcuts("List", [
     { keys: "j", does: "next row", run: () => move(1) },

@@ -63,7 +63,7 @@ export function Storm({ sender }: { sender: string }) {
       </div>
       {!may("send") && <p class="muted">You need the role admin to send.</p>}
       {calls.length > 0 && <Drawing calls={calls} />}
-      {calls.length > 0 && <p class="row small-text muted"><span class="legend"><i class="swatch accent" />created the email</span><span class="legend"><i class="swatch home-outline" />answered with the same email</span></p>}
+      {calls.length > 0 && <p class="row small-text muted"><span>Each bar is a call, over {duration(Math.max(0, ...calls.map(({ to }) => to ?? 0)))}.</span><span class="legend"><i class="swatch accent" />created the email</span><span class="legend"><i class="swatch home-outline" />answered with the same email</span></p>}
       {done && <Result calls={calls} />}
     </div>
   );
