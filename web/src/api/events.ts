@@ -2,11 +2,13 @@
 // because a browser allows six connections to a server and each tab would take one.
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { withQuery } from "./client";
+import { get, withQuery } from "./client";
 import type { MailEvent } from "./types";
 
 export type StreamState = "closed" | "connecting" | "live" | "waiting";
 export const streamState = signal<StreamState>("closed");
+/** Counts how often the stream was opened again, so that pages can load what they missed. */
+const interruptions = signal(0);
 
 type Handler = (event: MailEvent) => void;
 interface Subscription {
@@ -20,6 +22,7 @@ const subscriptions = new Set<Subscription>();
 let source: EventSource | null = null;
 let lastCursor = "";
 let failures = 0;
+let opened = false;
 let retryTimer = 0;
 let hiddenTimer = 0;
 
@@ -44,19 +47,40 @@ export function useEvents(types: string, handler: Handler): void {
   useEffect(() => onEvents(types, (event) => latest.current(event)), [types]);
 }
 
-/** Calls `action` soon after matching events, once for several that arrive together. */
-export function useRefreshOn(types: string, action: () => void, matches: Handler extends (event: infer E) => void ? (event: E) => boolean : never = () => true): void {
+/** How soon pages load again after an event, and how often at most. */
+const REFRESH_DELAY_MS = 250;
+const REFRESH_INTERVAL_MS = 1000;
+
+/**
+ * Calls `action` soon after matching events, once for several that arrive together. Also after the stream was
+ * interrupted, because events may have been missed.
+ */
+export function useRefreshOn(types: string, action: () => void, matches: (event: MailEvent) => boolean = () => true): void {
   const timer = useRef(0);
+  const last = useRef(0);
   const latest = useRef(action);
   latest.current = action;
-  useEvents(types, (event) => {
-    if (!matches(event) || timer.current) return;
-    timer.current = window.setTimeout(() => {
+  const refreshSoon = () => {
+    if (timer.current) return;
+    const run = () => {
       timer.current = 0;
+      last.current = Date.now();
       latest.current();
-    }, 250);
+    };
+    timer.current = window.setTimeout(run, Math.max(REFRESH_DELAY_MS, last.current + REFRESH_INTERVAL_MS - Date.now()));
+  };
+  useEvents(types, (event) => {
+    if (matches(event)) refreshSoon();
   });
-  useEffect(() => () => window.clearTimeout(timer.current), []);
+  useEffect(() => {
+    const start = interruptions.value;
+    const end = interruptions.subscribe((count) => count > start && refreshSoon());
+    return () => {
+      end();
+      window.clearTimeout(timer.current);
+      timer.current = 0;
+    };
+  }, []);
 }
 
 function receive(message: MessageEvent<string>): void {
@@ -74,6 +98,8 @@ function connect(): void {
   source = stream;
   stream.onopen = () => {
     failures = 0;
+    if (opened) interruptions.value += 1;
+    opened = true;
     streamState.value = "live";
   };
   stream.onmessage = receive;
@@ -88,6 +114,8 @@ function retryLater(): void {
   failures += 1;
   // A refused cursor (410 after a restore) never works again, so the third attempt starts with the next event.
   if (failures > 2) lastCursor = "";
+  // A stream does not say why it was refused. If the session is over, this call finds out and shows how to sign in.
+  void get("/v1/session").catch(() => undefined);
   retryTimer = window.setTimeout(connect, Math.min(MAX_DELAY_MS, 1000 * 2 ** failures) * (0.5 + Math.random() / 2));
 }
 
@@ -108,6 +136,7 @@ function closeStream(): void {
 export function startEvents(): void {
   lastCursor = "";
   failures = 0;
+  opened = false;
   document.addEventListener("visibilitychange", onVisibility);
   connect();
 }

@@ -40,8 +40,12 @@ export function Chart({ label, times, series, height = 96 }: ChartProps) {
       <svg viewBox={`0 0 ${WIDTH} ${height}`} preserveAspectRatio="none" role="img" aria-label={`${label}. ${series.map((s) => `${s.label}: ${sum(s.values)}`).join(", ")}. At most ${max} at a time.`}>
         {times.map((time, index) => <Bar key={time} index={index} times={times} series={series} max={max} height={height} width={width} />)}
       </svg>
+      <div class="chart-axis" aria-hidden="true">
+        <span>{times[0] && absoluteTime(times[0])}</span>
+        <span>now</span>
+      </div>
       <figcaption>
-        <span>{label}</span>
+        <strong>{label}</strong>
         {series.length > 1 && series.map(({ label: name, tone }) => <span class="legend" key={name}><i class={`swatch ${tone}`} />{name}</span>)}
         <span class="chart-max">max {max.toLocaleString("en")}</span>
       </figcaption>

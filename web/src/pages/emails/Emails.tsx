@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useEvents } from "../../api/events";
 import { usePages, type Pages } from "../../api/load";
-import type { Email, EmailState, Schema } from "../../api/types";
+import type { Email, EmailState, MailEvent, Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { Code } from "../../components/Code";
 import { Empty, Loading } from "../../components/Empty";
@@ -83,27 +83,56 @@ function Listing<T>({ pages, keyOf, row, filtered }: { pages: Pages<T>; keyOf: (
   );
 }
 
-function useLiveList(pages: Pages<Email>): number {
-  const [fresh, setFresh] = useState(0);
-  useEvents("email.*", (event) => {
-    if (event.type === "email.accepted" || event.type === "email.held") return setFresh((count) => count + 1);
-    const { state, call_count: calls } = event.data as { state?: EmailState; call_count?: number };
-    const change = (email: Email): Email => ({ ...email, state: state ?? email.state, suppressed: email.suppressed + (event.type === "email.duplicate" ? calls ?? 1 : 0) });
-    return pages.update((items) => items.map((email) => (email.id === event.about.id ? change(email) : email)));
-  });
-  useEffect(() => {
-    if (pages.loading) setFresh(0);
-  }, [pages.loading]);
-  return fresh;
+interface Change {
+  state?: EmailState;
+  duplicates: number;
 }
+
+const APPLY_EVERY_MS = 250;
+
+/** Applies changes to the rows that are loaded, a few times a second. Returns how many emails are new. */
+function useLiveList(pages: Pages<Email>): [fresh: number, clear: () => void] {
+  const [fresh, setFresh] = useState(0);
+  const changes = useRef(new Map<string, Change>());
+  const timer = useRef(0);
+  const accepted = useRef(0);
+  const apply = () => {
+    timer.current = 0;
+    const { current } = changes;
+    changes.current = new Map();
+    setFresh((count) => count + accepted.current);
+    accepted.current = 0;
+    pages.update((items) => items.map((email) => applyChange(email, current.get(email.id))));
+  };
+  useEvents("email.*", (event) => {
+    if (event.type === "email.accepted" || event.type === "email.held") accepted.current += 1;
+    else changes.current.set(event.about.id, merge(changes.current.get(event.about.id), event));
+    timer.current ||= window.setTimeout(apply, APPLY_EVERY_MS);
+  });
+  useEffect(() => () => window.clearTimeout(timer.current), []);
+  return [fresh, () => setFresh(0)];
+}
+
+function merge(before: Change = { duplicates: 0 }, event: MailEvent): Change {
+  const { state, call_count: calls } = event.data as { state?: EmailState; call_count?: number };
+  return { state: state ?? before.state, duplicates: before.duplicates + (event.type === "email.duplicate" ? calls ?? 1 : 0) };
+}
+
+const applyChange = (email: Email, change: Change | undefined): Email =>
+  change ? { ...email, state: change.state ?? email.state, suppressed: email.suppressed + change.duplicates } : email;
 
 function ByList({ filter }: { filter: Filter }) {
   const pages = usePages<Email>("/v1/emails", listQuery(filter));
-  const fresh = useLiveList(pages);
+  const [fresh, clearFresh] = useLiveList(pages);
+  const showFresh = async () => {
+    await pages.reload();
+    clearFresh();
+    window.scrollTo(0, 0);
+  };
   const filtered = Object.values(filter).some(Boolean);
   return (
     <>
-      {fresh > 0 && <div class="emails-fresh" role="status"><Button class="small" onPress={pages.reload}>{fresh === 1 ? "1 new email" : `${fresh} new emails`}: show</Button></div>}
+      {fresh > 0 && <div class="emails-fresh" role="status"><Button class="small" onPress={showFresh}>{fresh === 1 ? "1 new email" : `${fresh} new emails`}: show</Button></div>}
       <Listing pages={pages} keyOf={({ id }) => id} row={(email) => <EmailRow email={email} />} filtered={filtered} />
     </>
   );
@@ -121,7 +150,7 @@ export function Emails() {
       <PageHead title="Emails" intro="Everything that was accepted, newest first." />
       <Views />
       <Filters filter={filter} />
-      {filter.q.trim() ? <BySearch filter={filter} /> : <ByList filter={filter} />}
+      {filter.q.trim() ? <BySearch filter={filter} /> : <ByList filter={filter} key={JSON.stringify(filter)} />}
     </>
   );
 }

@@ -21,17 +21,25 @@ import { Storm } from "./Storm";
 const SPANS: [string, string][] = [["1", "Last hour"], ["24", "Last 24 hours"], ["168", "Last 7 days"], ["720", "Last 30 days"]];
 const number = (value: number | undefined) => (value ?? 0).toLocaleString("en");
 
+const SHOWN = 5;
+
+/** The list has no emails, so each question is read for the subject. */
+async function loadWaiting(signal: AbortSignal): Promise<Escalation[]> {
+  const { data } = await get<Page<Escalation>>("/v1/escalations", { state: "open", limit: SHOWN }, { signal });
+  return Promise.all(data.map(({ id }) => get<Escalation>(`/v1/escalations/${id}`, {}, { signal })));
+}
+
 function Waiting() {
-  const { data, reload } = useLoad((signal) => get<Page<Escalation>>("/v1/escalations", { state: "open", limit: 5 }, { signal }), []);
+  const { data, reload } = useLoad(loadWaiting, []);
   useRefreshOn("escalation.*", () => void reload());
-  if (!data || data.data.length === 0) return null;
+  if (!data || data.length === 0) return null;
   return (
     <section aria-labelledby="waiting-title">
       <h2 id="waiting-title" class="home-waiting-title"><a href="/needs-you">{number(needsYouTotal.value)} {needsYouTotal.value === 1 ? "decision waits" : "decisions wait"} for you</a></h2>
-      <List label="What waits for you" items={data.data} keyOf={({ id }) => id} render={(escalation) => (
+      <List label="What waits for you" items={data} keyOf={({ id }) => id} render={(escalation) => (
         <a class="home-question" href={`/needs-you/${escalation.id}`} data-row="">
           <StateChip state={REASONS[escalation.reason].label} tone="wait" />
-          <span>{escalation.about.question ?? REASONS[escalation.reason].why}</span>
+          <span><strong>{escalation.about.question ?? escalation.email?.subject ?? REASONS[escalation.reason].why}</strong> {escalation.email && <span class="muted">to {escalation.email.to.join(", ")}</span>}</span>
           <Time at={escalation.created_at} />
         </a>
       )} />

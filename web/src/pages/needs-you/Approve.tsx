@@ -7,7 +7,7 @@ import { TextField } from "../../components/Field";
 import { useShortcuts } from "../../components/keys";
 import { StateChip } from "../../components/StateChip";
 import { Time } from "../../components/Time";
-import { toast } from "../../components/Toast";
+import { reportProblem, toast } from "../../components/Toast";
 import { search, setSearch } from "../../router";
 import { may } from "../../session/session";
 import { Addresses, Bodies, Warnings } from "./HeldEmail";
@@ -60,6 +60,7 @@ export function Approve(props: ApproveProps) {
   const [rejecting, setRejecting] = useState(false);
   const { approve, reject, edit } = useDecision(props);
   useShortcuts("Approve", [
+    { keys: "a", does: "approve and send", run: () => void (allowed && !editing && approve().catch(reportProblem)) },
     { keys: "e", does: "edit", run: () => setSearch({ edit: "1" }) },
     { keys: "r", does: "reject", run: () => allowed && setRejecting(true) },
   ]);
@@ -83,20 +84,21 @@ export function Approve(props: ApproveProps) {
   );
 }
 
+/** An email without a text part is edited as the text of its HTML. */
+const textOf = (email: Schema["HeldEmailBody"]) => email.text ?? email.html_as_text ?? "";
+
 /** Only changed parts are sent. Changing one body replaces both, so the page says when the HTML is dropped. */
-function changesOf(email: Schema["HeldEmailBody"], subject: string, text: string): Schema["EditBody"] {
-  return {
-    ...(subject !== email.subject ? { subject } : {}),
-    ...(text !== (email.text ?? "") ? { text } : {}),
-  };
-}
+const changesOf = (email: Schema["HeldEmailBody"], subject: string, text: string): Schema["EditBody"] => ({
+  ...(subject !== email.subject ? { subject } : {}),
+  ...(text !== textOf(email) ? { text } : {}),
+});
 
 function Edit({ email, save, back }: { email: Schema["HeldEmailBody"]; save: (changes: Schema["EditBody"]) => Promise<void>; back: () => void }) {
   const [subject, setSubject] = useState(email.subject);
-  const [text, setText] = useState(email.text ?? email.html_as_text ?? "");
+  const [text, setText] = useState(textOf(email));
   const changes = changesOf(email, subject, text);
   const changed = Object.keys(changes).length > 0;
-  const before = `Subject: ${email.subject}\n\n${email.text ?? ""}`;
+  const before = `Subject: ${email.subject}\n\n${textOf(email)}`;
   return (
     <div class="needs-you-edit">
       <section class="card stack">
