@@ -6,6 +6,10 @@ import { Home } from "./home/Home";
 import { Live } from "./live/Live";
 import { DecidePage } from "./needs-you/Decide";
 import { NeedsYou } from "./needs-you/NeedsYou";
+import { setupPages } from "./setup";
+import { Stops } from "./stops/Stops";
+import { EndpointPage } from "./webhooks/EndpointPage";
+import { Webhooks } from "./webhooks/Webhooks";
 
 export interface PageProps {
   /** The values of `:name` parts of the path. */
@@ -32,6 +36,10 @@ export const pages: PageEntry[] = [
   { path: "/live", title: "Live", page: Live, nav: { group: "", label: "Live", key: "l" } },
   { path: "/emails", title: "Emails", page: Emails, nav: { group: "Outbound", label: "Emails", key: "e" } },
   { path: "/emails/:id", title: "Email", page: EmailPage },
+  { path: "/stops", title: "Stop and budgets", page: Stops, nav: { group: "Safety", label: "Stop and budgets", key: "b" } },
+  { path: "/webhooks", title: "Webhooks", page: Webhooks, nav: { group: "Installation", label: "Webhooks", key: "w" } },
+  { path: "/webhooks/:id", title: "Endpoint", page: EndpointPage },
+  ...setupPages,
 ];
 
 export const navGroups = (): { group: NavGroup; entries: PageEntry[] }[] =>

@@ -1,0 +1,20 @@
+// The pages of the set-up, for the table of pages.
+import type { PageEntry } from "..";
+import { ApiKeys } from "./ApiKeys";
+import { Audit } from "./Audit";
+import { Connect } from "./Connect";
+import { Domains } from "./Domains";
+import { Metrics } from "./Metrics";
+import { People } from "./People";
+import { Rules } from "./Rules";
+import { SECTIONS, type SectionName } from "./sections";
+import { Settings } from "./Settings";
+
+const PAGES: Record<SectionName, PageEntry["page"]> = {
+  connect: Connect, domains: Domains, "api-keys": ApiKeys, rules: Rules, people: People, metrics: Metrics, audit: Audit, settings: Settings,
+};
+
+export const setupPages: PageEntry[] = [
+  { path: "/setup", title: "Set-up", page: Connect, nav: { group: "Installation", label: "Set-up", key: "s" } },
+  ...(Object.keys(SECTIONS) as SectionName[]).map((name) => ({ path: `/setup/${name}`, title: SECTIONS[name].label, page: PAGES[name] })),
+];
