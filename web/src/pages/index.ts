@@ -1,8 +1,11 @@
 // The table of pages. A page adds itself here and nowhere else: the router, the navigation and the shortcuts read it.
 import type { ComponentType } from "preact";
+import { Duplicates } from "./duplicates/Duplicates";
 import { EmailPage } from "./email/Email";
 import { Emails } from "./emails/Emails";
 import { Home } from "./home/Home";
+import { KeyPage } from "./keys/Key";
+import { Keys } from "./keys/Keys";
 import { Live } from "./live/Live";
 import { DecidePage } from "./needs-you/Decide";
 import { NeedsYou } from "./needs-you/NeedsYou";
@@ -36,6 +39,9 @@ export const pages: PageEntry[] = [
   { path: "/live", title: "Live", page: Live, nav: { group: "", label: "Live", key: "l" } },
   { path: "/emails", title: "Emails", page: Emails, nav: { group: "Outbound", label: "Emails", key: "e" } },
   { path: "/emails/:id", title: "Email", page: EmailPage },
+  { path: "/duplicates", title: "Duplicates", page: Duplicates, nav: { group: "Outbound", label: "Duplicates", key: "d" } },
+  { path: "/keys", title: "Keys", page: Keys, nav: { group: "Outbound", label: "Keys", key: "k" } },
+  { path: "/keys/:key", title: "Key", page: KeyPage },
   { path: "/stops", title: "Stop and budgets", page: Stops, nav: { group: "Safety", label: "Stop and budgets", key: "b" } },
   { path: "/webhooks", title: "Webhooks", page: Webhooks, nav: { group: "Installation", label: "Webhooks", key: "w" } },
   { path: "/webhooks/:id", title: "Endpoint", page: EndpointPage },

@@ -1,5 +1,6 @@
 // What an event is about, in a few words, and where its object is.
 import type { MailEvent } from "../../api/types";
+import { shortKey } from "../../components/KeyName";
 import type { Tone } from "../../components/StateChip";
 
 export type EventTone = Tone | "accent";
@@ -38,9 +39,6 @@ const PLACES: Record<string, (event: MailEvent) => string | null> = {
 
 /** The page of the object, or null when there is none. */
 export const placeOf = (event: MailEvent): string | null => PLACES[event.about.kind]?.(event) ?? null;
-
-/** Keys that were derived from an intent are hashes: their ends are enough. */
-export const shortKey = (key: string): string => (/^i\d_[0-9a-f]{64}$/.test(key) ? `${key.slice(0, 9)}…${key.slice(-6)}` : key);
 
 /** The name of the object: what people would call it, or the end of its id, which differs more than its start. */
 export const nameOf = (event: MailEvent): string =>
