@@ -33,11 +33,28 @@ function safeDecode(value: string): string {
   }
 }
 
+let goingBack = false;
+
+/** True while the current page was reached with the browser's back or forward button. */
+export const isReturning = (): boolean => goingBack;
+
 export function navigate(to: string, { replace = false } = {}): void {
-  if (replace) window.history.replaceState(null, "", to);
-  else window.history.pushState(null, "", to);
+  if (replace) window.history.replaceState(window.history.state, "", to);
+  else {
+    goingBack = false;
+    window.history.replaceState({ scroll: window.scrollY }, "");
+    window.history.pushState(null, "", to);
+  }
   location.value = current();
   if (!replace) window.scrollTo(0, 0);
+}
+
+/** Lists that keep their rows have their height back at once; others are shorter, and the browser scrolls as far as it can. */
+function goBack(event: PopStateEvent): void {
+  goingBack = true;
+  location.value = current();
+  const { scroll } = (event.state ?? {}) as { scroll?: number };
+  requestAnimationFrame(() => window.scrollTo(0, scroll ?? 0));
 }
 
 /** Changes parameters of the query without a new entry in the history. Empty values are removed. */
@@ -56,7 +73,8 @@ const isPlainClick = (event: MouseEvent) =>
 
 /** Starts the router. `isPage` says which paths belong to the dashboard; others are loaded from the server. */
 export function startRouter(isPage: (pathname: string) => boolean): void {
-  window.addEventListener("popstate", () => (location.value = current()));
+  window.history.scrollRestoration = "manual";
+  window.addEventListener("popstate", goBack);
   document.addEventListener("click", (event) => {
     const anchor = event.target instanceof Element ? event.target.closest("a") : null;
     if (!anchor || !isPlainClick(event) || anchor.target || anchor.hasAttribute("download")) return;

@@ -78,7 +78,7 @@ export const withBrowser = async (test, { viewport = DESKTOP, colorScheme = "lig
     const faults = watchFaults(page, dashboard.url, [/status of 404.*\/v1\/stats/, ...allow]);
     const goto = (path) => page.goto(dashboard.url + path, { waitUntil: "load" });
     const picture = (name, options = {}) => SCREENSHOTS && page.screenshot({ path: `${SCREENSHOTS}/${name}.png`, ...options });
-    await test({ page, context, dashboard: dashboard.url, goto, picture, axe: () => axe(page) });
+    await test({ page, context, dashboard: dashboard.url, goto, picture, axe: (rules) => axe(page, rules) });
     assert.deepEqual(faults, [], "console errors, policy violations or requests to other hosts");
   } finally {
     await browser.close();
@@ -86,11 +86,12 @@ export const withBrowser = async (test, { viewport = DESKTOP, colorScheme = "lig
   }
 };
 
-/** Fails when axe finds a serious or critical fault. */
-const axe = async (page) => {
+/** Fails when axe finds a serious or critical fault. `rules` limits the check, such as `["color-contrast"]`. */
+const axe = async (page, rules) => {
   // Through the debugger, because the page's policy forbids scripts from elsewhere.
-  await page.evaluate(await readFile(AXE, "utf8"));
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { iframes: false }));
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(await readFile(AXE, "utf8"));
+  const options = { iframes: false, resultTypes: ["violations"], ...(rules && { runOnly: rules }) };
+  const { violations } = await page.evaluate((given) => globalThis.axe.run(document, given), options);
   const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
   const words = serious.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target} (${node.failureSummary})`).join("; ")}`);
   assert.deepEqual(words, []);

@@ -21,6 +21,13 @@ const scrollAndFilter = async ({ page, goto, axe, picture }) => {
   }
   await page.getByRole("link", { name: "Order 1", exact: true }).waitFor();
   assert.ok((await rows(page).count()) < 60, "only rows near the window exist");
+  // The back button shows the same rows at the same place.
+  const place = await page.evaluate(() => window.scrollY);
+  await page.getByRole("link", { name: "Order 2", exact: true }).click();
+  await page.getByRole("heading", { name: "Order 2", level: 1 }).waitFor();
+  await page.goBack();
+  await page.getByRole("link", { name: "Order 2", exact: true }).waitFor();
+  assert.ok(Math.abs((await page.evaluate(() => window.scrollY)) - place) < 200, "the place in the list");
   await page.evaluate(() => window.scrollTo(0, 0));
 
   await page.getByRole("button", { name: "Failed", exact: true }).click();

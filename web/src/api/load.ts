@@ -1,5 +1,6 @@
 // Loading for pages: one object, or the pages of a list. Both keep what they have while they load again.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { isReturning } from "../router";
 import { get, type Query } from "./client";
 import { asProblem, type ApiProblem } from "./problem";
 import type { Page } from "./types";
@@ -57,12 +58,28 @@ interface PagesState<T> {
   done: boolean;
 }
 
+/** The rows of lists that were left, so that the back button shows them at once. */
+const left = new Map<string, PagesState<unknown>>();
+const MAX_LEFT = 5;
+
+function remember(name: string, state: PagesState<unknown>): void {
+  left.delete(name);
+  left.set(name, state);
+  const oldest = left.keys().next();
+  if (left.size > MAX_LEFT && !oldest.done) left.delete(oldest.value);
+}
+
 /** The pages of a list with cursors. `more()` loads the next page; `reload()` loads the first one again. */
 export function usePages<T>(path: string, query: Query): Pages<T> {
   const empty: PagesState<T> = { items: [], cursor: null, problem: null, loading: true, done: false };
-  const [state, setState] = useState(empty);
-  const running = useRef<AbortController | null>(null);
   const text = JSON.stringify(query);
+  const name = `${path} ${text}`;
+  const kept = isReturning() ? (left.get(name) as PagesState<T> | undefined) : undefined;
+  const [state, setState] = useState(kept ?? empty);
+  const running = useRef<AbortController | null>(null);
+  const latest = useRef(state);
+  latest.current = state;
+  const isFirst = useRef(true);
   const load = async (cursor: string | null, before: T[]) => {
     running.current?.abort();
     const controller = new AbortController();
@@ -78,9 +95,15 @@ export function usePages<T>(path: string, query: Query): Pages<T> {
     }
   };
   useEffect(() => {
-    setState(empty);
-    void load(null, []);
-    return () => running.current?.abort();
+    if (!(isFirst.current && kept)) {
+      setState(empty);
+      void load(null, []);
+    }
+    isFirst.current = false;
+    return () => {
+      running.current?.abort();
+      if (!latest.current.loading) remember(name, latest.current as PagesState<unknown>);
+    };
   }, [path, text]);
   return {
     ...state,

@@ -1,6 +1,6 @@
 // The frame of every page: navigation, who is signed in, the page itself, messages.
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { streamState } from "../api/events";
 import { needsYouTotal } from "../api/needs-you";
 import type { Session } from "../api/types";
@@ -91,13 +91,12 @@ function useNavigationKeys(): void {
 export function Layout({ session, children }: { session: Session; children: ComponentChildren }) {
   const [open, setOpen] = useState(false);
   useNavigationKeys();
-  useEffect(() => setOpen(false), [path.value]);
   return (
     <div class="layout">
       <a class="skip" href="#main">Skip to the page</a>
       <div class={open ? "side open" : "side"}>
         <TopBar open={open} toggle={() => setOpen(!open)} />
-        <div class="side-body" id="side">
+        <div class="side-body" id="side" onClick={(event) => event.target instanceof Element && event.target.closest("a") && setOpen(false)}>
           <Navigation />
           <Account session={session} />
         </div>

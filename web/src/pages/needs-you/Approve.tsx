@@ -72,6 +72,12 @@ export function Approve(props: ApproveProps) {
         <Addresses email={email} />
         <hr />
         <Bodies email={email} frame />
+        {email.approval_text && (
+          <details>
+            <summary>All of it as plain text, with the address of every link</summary>
+            <pre class="plain-text full">{email.approval_text}</pre>
+          </details>
+        )}
       </section>
       {escalation.similar_email && <Similar similar={escalation.similar_email} />}
       <div class="needs-you-decision">
