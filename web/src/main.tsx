@@ -1,7 +1,7 @@
 // Starts the dashboard: session, router, shortcuts, and the page that belongs to the path.
 import { render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { Empty, Loading } from "./components/Empty";
+import { Empty } from "./components/Empty";
 import { startKeys } from "./components/keys";
 import { Layout } from "./components/Layout";
 import { PageHead } from "./components/PageHead";
@@ -43,7 +43,7 @@ function CurrentPage() {
 
 function App() {
   const state = sessionState.value;
-  if (state.status === "loading") return <main class="centered"><Loading /></main>;
+  if (state.status === "loading") return <p class="boot"><img src="/assets/icon.svg" alt="" width={22} height={22} />mailonce</p>;
   if (state.status === "out") return <SignedOut />;
   if (state.status === "failed") return <main class="centered"><h1>mailonce</h1><Problem problem={state.problem} retry={loadSession} /></main>;
   return <Layout session={state.session} key={state.session.team.id}><CurrentPage /></Layout>;
@@ -53,6 +53,8 @@ const root = document.getElementById("app");
 if (root) {
   startRouter((pathname) => findPage(pathname) !== null);
   startKeys();
+  // The name of the page, which is painted before the script has loaded.
+  root.replaceChildren();
   render(<App />, root);
   void loadSession();
 }

@@ -14,7 +14,7 @@ export function Help() {
   return (
     <Dialog title="Keyboard shortcuts" onClose={() => (open.value = false)}>
       <div class="help">
-        {[...groups].reverse().map(({ title, shortcuts }) => (
+        {groups.map(({ title, shortcuts }) => (
           <section key={title}>
             <h3>{title}</h3>
             <dl>

@@ -85,7 +85,7 @@ function useNavigationKeys(): void {
     ...pages.map((entry) => ({ keys: `g ${entry.nav?.key}`, does: `go to ${entry.nav?.label}`, run: () => navigate(entry.path) })),
     { keys: "t", does: "change the theme", run: toggleTheme },
     { keys: "?", does: "show this help", run: showHelp },
-  ]);
+  ], true);
 }
 
 export function Layout({ session, children }: { session: Session; children: ComponentChildren }) {

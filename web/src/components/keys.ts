@@ -9,8 +9,15 @@ export interface Shortcut {
   run: () => void;
 }
 
+interface ShortcutGroup {
+  title: string;
+  everywhere: boolean;
+  shortcuts: Shortcut[];
+}
+
 const SEQUENCE_MS = 1200;
-const groups = signal<{ title: string; shortcuts: Shortcut[] }[]>([]);
+/** Those of the page come first, so that they win over those of the layout. */
+const groups = signal<ShortcutGroup[]>([]);
 export const activeShortcuts = groups;
 let first = "";
 let firstAt = 0;
@@ -19,12 +26,7 @@ const isTyping = (target: EventTarget | null) =>
   target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 
 function find(keys: string): Shortcut | undefined {
-  // Groups that were added later belong to the page and win over those of the layout.
-  for (const group of [...groups.value].reverse()) {
-    const found = group.shortcuts.find((shortcut) => shortcut.keys === keys);
-    if (found) return found;
-  }
-  return undefined;
+  return groups.value.flatMap(({ shortcuts }) => shortcuts).find((shortcut) => shortcut.keys === keys);
 }
 
 function onKey(event: KeyboardEvent): void {
@@ -43,7 +45,7 @@ function onKey(event: KeyboardEvent): void {
 export const startKeys = (): void => document.addEventListener("keydown", onKey);
 
 /** Shortcuts that work while the component is shown. */
-export function useShortcuts(title: string, shortcuts: Shortcut[]): void {
+export function useShortcuts(title: string, shortcuts: Shortcut[], everywhere = false): void {
   const latest = useRef(shortcuts);
   latest.current = shortcuts;
   const names = shortcuts.map(({ keys, does }) => `${keys}=${does}`).join("\n");
@@ -51,8 +53,8 @@ export function useShortcuts(title: string, shortcuts: Shortcut[]): void {
     const stable = latest.current.map(({ keys, does }) => ({
       keys, does, run: () => latest.current.find((shortcut) => shortcut.keys === keys)?.run(),
     }));
-    const group = { title, shortcuts: stable };
-    groups.value = [...groups.value, group];
+    const group = { title, everywhere, shortcuts: stable };
+    groups.value = [group, ...groups.value].sort((a, b) => Number(a.everywhere) - Number(b.everywhere));
     return () => void (groups.value = groups.value.filter((other) => other !== group));
   }, [title, names]);
 }

@@ -27,7 +27,7 @@ function Filters() {
   const all = GROUPS.reduce((sum, group) => sum + count(group), 0);
   const selected = currentGroup();
   const filter = (group: Group | null, label: string, total: number) => (
-    <button type="button" class="button small" aria-pressed={selected === group} onClick={() => setSearch({ group })}>{label} <span class="count">{total}</span></button>
+    <button type="button" class="button small" aria-pressed={selected === group} onClick={() => setSearch({ group })}>{label}{total > 0 && <span class="count">{total}</span>}</button>
   );
   return (
     <div class="row" role="group" aria-label="Show">
