@@ -15,7 +15,10 @@ export function SignedOut() {
         <p>Make a link with the command line, or ask an administrator of your team for one:</p>
         <Code text={"mailonce login --name Ada --role approver --address ada@example.com"} label="the command" />
         <p>Roles are <code>viewer</code>, <code>approver</code> and <code>admin</code>. Opening the link changes nothing; the button on its page signs you in.</p>
-        <Button kind="primary" onPress={loadSession}>I have signed in</Button>
+        <p class="row">
+          <Button kind="primary" onPress={loadSession}>I have signed in</Button>
+          <a href="/sign-in">Other ways to sign in</a>
+        </p>
       </div>
     </main>
   );

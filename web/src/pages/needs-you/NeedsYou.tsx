@@ -37,6 +37,14 @@ function Filters() {
   );
 }
 
+/** The queue loads the first questions of each reason. */
+function More({ shown }: { shown: number }) {
+  const counts = needsYou.value ?? {};
+  const group = currentGroup();
+  const total = (group ? [group] : GROUPS).flatMap(reasonsOf).reduce((sum, reason) => sum + (counts[reason] ?? 0), 0);
+  return total > shown ? <p class="muted">{shown} of {total} are shown. The others follow as you decide.</p> : null;
+}
+
 function NothingWaits() {
   return (
     <Empty title="Nothing waits for you">
@@ -119,6 +127,7 @@ export function NeedsYou() {
             reject={(one) => setRejecting([one])} onLoaded={(one) => loaded.current.set(one.id, one)} />
         )} />
       )}
+      {data && <More shown={queue.value.length} />}
       <SelectionBar selected={selected} approve={() => approve(selected)} reject={() => setRejecting(selected)} clear={() => setSelected([])} />
       {rejecting.length > 0 && (
         <RejectDialog what={rejecting.length === 1 ? `“${rejecting[0]?.email?.subject ?? ""}”` : `${rejecting.length} emails`} reject={reject} close={() => setRejecting([])} />
