@@ -27,11 +27,11 @@ export const startDev = async (extra = {}) => {
     assert.ok(tries < 200 && child.exitCode === null, `the server did not start: ${log}`);
     await new Promise((done) => setTimeout(done, 50));
   }
-  const { url, sign_in: signIn } = JSON.parse(out);
+  const { url, smtp, sign_in: signIn } = JSON.parse(out);
   const stop = async () => {
     child.kill();
     await new Promise((done) => child.once("exit", done));
     await rm(folder, { recursive: true, force: true });
   };
-  return { env: { MAILONCE_URL: url, MAILONCE_SIGN_IN: signIn, MAILONCE_API_KEY: key }, stop, log: () => log };
+  return { env: { MAILONCE_URL: url, MAILONCE_SIGN_IN: signIn, MAILONCE_SMTP: smtp, MAILONCE_API_KEY: key }, stop, log: () => log };
 };

@@ -26,7 +26,7 @@ function EntryRow({ entry }: { entry: AuditEntry }) {
   return (
     <details class="setup-entry">
       <summary data-row="">
-        <span class="muted number">{entry.seq}</span>
+        <span class="muted">{entry.seq}</span>
         <span><strong>{entry.action}</strong> <span>{nameOf(entry, entry.about)}</span> {entry.fault && <StateChip state="does not match its hash" tone="bad" />}</span>
         <span class="muted">{actorName(entry)}</span>
         <span class="muted setup-when"><Time at={entry.at} /></span>

@@ -1,12 +1,10 @@
 // Snippets with the address of this server and an inbox of the team filled in.
-import { get } from "../../api/client";
-import { useEvents } from "../../api/events";
-import { useLoad } from "../../api/load";
-import type { Page, Schema } from "../../api/types";
 import { useState } from "preact/hooks";
+import { useEvents } from "../../api/events";
 import { Code } from "../../components/Code";
 import { Tabs } from "../../components/Tabs";
 import { Time } from "../../components/Time";
+import { useFirstInbox } from "./first-inbox";
 import { SetupPage } from "./SetupPage";
 import { SNIPPETS, type Snippet } from "./snippets";
 
@@ -28,8 +26,7 @@ function SnippetPanel({ snippet, from }: { snippet: Snippet; from: string }) {
 }
 
 export function Connect() {
-  const inboxes = useLoad((signal) => get<Page<Schema["InboxBody"]>>("/v1/inboxes", { limit: 1 }, { signal }), []);
-  const from = inboxes.data?.data[0]?.address ?? "agent@example.com";
+  const from = useFirstInbox();
   return (
     <SetupPage section="connect">
       <section class="card stack" aria-label="Snippets">

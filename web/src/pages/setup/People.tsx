@@ -6,9 +6,10 @@ import type { Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { confirm } from "../../components/Dialog";
 import { Loading } from "../../components/Empty";
+import { List } from "../../components/List";
 import { Problem } from "../../components/Problem";
 import { SecretDialog } from "../../components/SecretDialog";
-import { More, Table } from "../../components/Table";
+import { More } from "../../components/Table";
 import { Time } from "../../components/Time";
 import { toast } from "../../components/Toast";
 import { may, sessionState } from "../../session/session";
@@ -48,7 +49,7 @@ function PersonActions({ person, edit, linked, changed }: PersonActionsProps) {
     <div class="row">
       <Button class="small" disabled={!allowed} label={`Sign-in link for ${person.name}`} onPress={link}>Sign-in link</Button>
       <Button class="small" disabled={!allowed} label={`Edit ${person.name}`} onPress={edit}>Edit…</Button>
-      <Button class="small" disabled={!allowed} label={`Sign ${person.name} out`} onPress={async () => void ((await signOutEverywhere(person)) && changed("Signed out"))}>Sign out</Button>
+      <Button class="small" disabled={!allowed} label={`Sign out ${person.name}`} onPress={async () => void ((await signOutEverywhere(person)) && changed("Signed out"))}>Sign out</Button>
       {!isSelf(person) && <Button class="small" kind="danger" disabled={!allowed} label={`Remove ${person.name}`} onPress={async () => void ((await remove(person)) && changed("Removed"))}>Remove</Button>}
     </div>
   );
@@ -68,16 +69,17 @@ export function People() {
       {problem && <Problem problem={problem} retry={reload} />}
       {items.length === 0 && loading && !done && <Loading />}
       {items.length > 0 && (
-        <div class="card flush">
-          <Table label="People" rows={items} keyOf={({ id }) => id} columns={[
-            { head: "Name", cell: (person) => <><strong>{person.name}</strong>{isSelf(person) && " (you)"}<span class="sub">{person.address}</span></> },
-            { head: "Role", cell: ({ role, operator }) => <>{role}{operator && <span class="sub">operator</span>}</> },
-            { head: "Added", wide: true, cell: ({ created_at: at }) => <Time at={at} /> },
-            { head: "Actions", cell: (person) => <PersonActions person={person} edit={() => setForm({ person })} linked={setLink} changed={changed} /> },
-          ]} />
-          <More done={done} loading={loading} more={more} />
-        </div>
+        <List label="People" items={items} keyOf={({ id }) => id} render={(person) => (
+          <div class="setup-row" data-row="" tabIndex={-1}>
+            <div>
+              <p class="row"><strong>{person.name}</strong>{isSelf(person) && <span class="muted">you</span>}<span class="chip">{person.role}</span>{person.operator && <span class="chip">operator</span>}</p>
+              <p class="muted small-text">{person.address ? `${person.address}, ` : ""}added <Time at={person.created_at} /></p>
+            </div>
+            <PersonActions person={person} edit={() => setForm({ person })} linked={setLink} changed={changed} />
+          </div>
+        )} />
       )}
+      <More done={done || items.length === 0} loading={loading} more={more} />
       {may("admin") && <Targets />}
       {may("admin") && <Connections />}
       {form && <PersonForm person={form.person} close={() => setForm(null)} done={() => changed("Saved")} />}

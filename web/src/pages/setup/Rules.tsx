@@ -33,7 +33,7 @@ function RuleActions({ rule, change, removed }: RowProps) {
   };
   return (
     <div class="row">
-      <Button class="small" disabled={!allowed} label={`${rule.mode === "observe" ? "Enforce" : "Observe"} ${rule.name}`} onPress={() => save({ mode: rule.mode === "observe" ? "enforce" : "observe" })}>{rule.mode === "observe" ? "Enforce" : "Observe only"}</Button>
+      <Button class="small" disabled={!allowed} label={`${rule.mode === "observe" ? "Enforce" : "Observe only"}: ${rule.name}`} onPress={() => save({ mode: rule.mode === "observe" ? "enforce" : "observe" })}>{rule.mode === "observe" ? "Enforce" : "Observe only"}</Button>
       <Button class="small" disabled={!allowed} label={`${rule.enabled ? "Disable" : "Enable"} ${rule.name}`} onPress={() => save({ enabled: !rule.enabled })}>{rule.enabled ? "Disable" : "Enable"}</Button>
       <Button class="small" kind="danger" disabled={!allowed} label={`Delete ${rule.name}`} onPress={remove}>Delete</Button>
     </div>
@@ -44,16 +44,18 @@ function RuleRow(props: RowProps) {
   const { rule } = props;
   const conditions = rule.match.conditions.map(conditionWords);
   return (
-    <div class="setup-rule" data-row="" tabIndex={-1}>
+    <div class="setup-row" data-row="" tabIndex={-1}>
       <div>
         <p class="row"><strong>{rule.name}</strong><span class="chip">{rule.direction}</span><StateChip state={rule.enabled ? rule.mode : "disabled"} tone={rule.enabled ? (rule.mode === "enforce" ? "good" : "busy") : "plain"} /></p>
-        <p>{conditions.length > 0 ? `If ${conditions.join(rule.match.operator === "any" ? " or " : " and ")}` : "Always"}: {rule.actions.map(actionWords).join("; ")}</p>
+        <p>{conditions.length > 0 ? `If ${conditions.join(rule.match.operator === "any" ? " or " : " and ")}` : "Always"}: {rule.actions.map(actionWords).join(", ")}.</p>
         <p class="muted small-text">Priority {rule.priority}</p>
       </div>
       <RuleActions {...props} />
     </div>
   );
 }
+
+const inOrder = (rules: Rule[]): Rule[] => [...rules].sort((a, b) => a.priority - b.priority);
 
 export function Rules() {
   const { items, problem, loading, done, more, reload, update } = usePages<Rule>("/v1/rules", { limit: 100 });
@@ -73,7 +75,7 @@ export function Rules() {
           <p>A rule blocks or sorts received mail, and refuses an email or holds it for approval before it goes out. Let a new rule observe first, then enforce it.</p>
         </Empty>
       )}
-      {items.length > 0 && <List label="Rules" items={items} keyOf={({ id }) => id} render={(rule) => <RuleRow rule={rule} change={change} removed={() => finish("Deleted")} />} />}
+      {items.length > 0 && <List label="Rules" items={inOrder(items)} keyOf={({ id }) => id} render={(rule) => <RuleRow rule={rule} change={change} removed={() => finish("Deleted")} />} />}
       <More done={done || items.length === 0} loading={loading} more={more} />
       <Simulate />
       {adding && <RuleForm close={() => setAdding(false)} done={() => finish("The rule was added")} />}

@@ -9,6 +9,7 @@ import { StateChip, type Tone } from "../../components/StateChip";
 import { Table } from "../../components/Table";
 import { announce } from "../../components/Toast";
 import { may } from "../../session/session";
+import { useFirstInbox } from "./first-inbox";
 
 type Simulation = Schema["SimulationBody"];
 
@@ -36,16 +37,18 @@ function Result({ simulation }: { simulation: Simulation }) {
   );
 }
 
-const START = { from: "agent@mailonce.test", to: "", subject: "", text: "", key: "" };
+const START = { from: null as string | null, to: "", subject: "", text: "", key: "" };
 
 export function Simulate() {
   const id = useId();
+  const inbox = useFirstInbox();
   const [draft, setDraft] = useState(START);
+  const from = draft.from ?? inbox;
   const [simulation, setSimulation] = useState<Simulation | null>(null);
   const set = (change: Partial<typeof START>) => setDraft({ ...draft, ...change });
   const { pending, problem, onSubmit } = useSubmit(async () => {
-    const { key, to, ...mail } = draft;
-    const body = { ...mail, to: to.split(",").map((address) => address.trim()).filter(Boolean) };
+    const { key, to, subject, text } = draft;
+    const body = { from, subject, text, to: to.split(",").map((address) => address.trim()).filter(Boolean) };
     // The key is part of what is asked: it is looked up and stays free.
     const answer = await post<Simulation>("/v1/policy/simulate", body, key.trim() ? { key: key.trim() } : {});
     setSimulation(answer);
@@ -57,7 +60,7 @@ export function Simulate() {
       <p class="muted">What would happen to this email? Nothing is written, and no budget is charged.</p>
       <form id={id} class="stack" onSubmit={(event) => void onSubmit(event)}>
         <div class="grid">
-          <TextField label="From" required value={draft.from} onInput={(from) => set({ from })} />
+          <TextField label="From" required value={from} onInput={(next) => set({ from: next })} />
           <TextField label="To" required value={draft.to} onInput={(to) => set({ to })} placeholder="ada@example.com" />
           <TextField label="Subject" value={draft.subject} onInput={(subject) => set({ subject })} placeholder="An offer" />
           <TextField label="Idempotency key" value={draft.key} onInput={(key) => set({ key })} placeholder="optional" />

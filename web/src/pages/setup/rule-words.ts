@@ -11,7 +11,7 @@ const BOTH: [string, string][] = [
 ];
 export const FIELDS: Record<Direction, [string, string][]> = {
   inbound: [...BOTH, ["auth.dmarc", "DMARC result"]],
-  outbound: [...BOTH, ["recipient.is_new", "A recipient is new"], ["recipient.is_outside", "A recipient is outside"], ["has_attachments", "Has attachments"], ["is_first", "First email"]],
+  outbound: [...BOTH, ["recipient.is_new", "A recipient is new"], ["recipient.is_outside", "A recipient is outside"], ["has_attachments", "It has attachments"], ["is_first", "It is the first email"]],
 };
 const BOOLEAN = new Set(["recipient.is_new", "recipient.is_outside", "has_attachments", "is_first"]);
 export const isBoolean = (field: string): boolean => BOOLEAN.has(field);
@@ -26,12 +26,17 @@ export const ACTIONS: Record<Direction, [ActionType, string][]> = {
 const fieldName = (field: string) => [...FIELDS.inbound, ...FIELDS.outbound].find(([name]) => name === field)?.[1] ?? field;
 const operatorName = (operator: string) => OPERATORS.find(([name]) => name === operator)?.[1] ?? operator;
 
+/** Names begin with a capital in forms, but not inside a sentence. */
+const inSentence = (words: string) => (/^[A-Z][a-z ]/.test(words) ? words.charAt(0).toLowerCase() + words.slice(1) : words);
+
 export function conditionWords({ field, operator, value }: Condition): string {
-  const values = Array.isArray(value) ? value.join(", ") : String(value);
-  return `${fieldName(field)} ${operatorName(operator)} ${values}`;
+  const name = inSentence(fieldName(field));
+  if (isBoolean(field)) return String(value) === "true" ? name : `not: ${name}`;
+  const values = (Array.isArray(value) ? value : [value]).map((part) => `“${part}”`).join(", ");
+  return `${name} ${operatorName(operator)} ${values}`;
 }
 
 export function actionWords({ type, value }: Rule["actions"][number]): string {
   const name = [...ACTIONS.inbound, ...ACTIONS.outbound].find(([other]) => other === type)?.[1] ?? type;
-  return value ? `${name}: ${value}` : name;
+  return inSentence(value ? `${name}: ${value}` : name);
 }

@@ -8,7 +8,8 @@ export interface Snippet {
 }
 
 const curl = (url: string, from: string) => `export MAILONCE_API_KEY=mo_…
-curl -s ${url}/v1/emails -H "Authorization: Bearer $MAILONCE_API_KEY" -H 'Content-Type: application/json' -d '
+curl -s ${url}/v1/emails \\
+  -H "Authorization: Bearer $MAILONCE_API_KEY" -H 'Content-Type: application/json' -d '
   {"from": "${from}", "to": "ada@example.com", "subject": "Order 1001", "text": "Thank you.",
    "intent": {"type": "order.confirmation", "entity": "order_1001"}}'`;
 

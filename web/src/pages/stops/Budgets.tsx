@@ -20,7 +20,7 @@ const MEASURES = { mails: "emails", recipients: "recipients", new_recipients: "n
 const AT_LIMIT = { refuse: "then refused", hold: "then held", flag: "then flagged" };
 
 function Usage({ budget }: { budget: Budget }) {
-  if (!budget.enabled) return <StateChip state="disabled" />;
+  if (!budget.enabled) return <StateChip state="disabled" tone="plain" />;
   if (budget.used === null || budget.used === undefined) return <span class="muted">{budget.limit.toLocaleString("en")} each</span>;
   return <Meter label={`Used of ${budget.name}`} used={budget.used} limit={budget.limit} />;
 }

@@ -22,14 +22,15 @@ function StopRow({ stop, names, mayEnd, resume }: { stop: Stop; names: Names; ma
 
 function LevelRow({ words, stops, names, stop, resume }: { words: LevelWords; stops: Stop[]; names: Names; stop: () => void; resume: (stop: Stop) => void }) {
   const allowed = may(words.needs);
+  const inForce = stops.some(({ state }) => state === "in_force");
   return (
-    <li class={stops.length > 0 ? "stops-level stopped" : "stops-level"}>
+    <li class={inForce ? "stops-level stopped" : "stops-level"}>
       <div class="stops-level-head">
         <div>
           <h3>{words.label}</h3>
           <p class="muted small-text">{words.covers}</p>
         </div>
-        {stops.length === 0 && <StateChip state="running" />}
+        <StateChip state={inForce ? "stopped" : "running"} />
         <Button kind="danger" class="small" disabled={!allowed} label={`Stop: ${words.label}`} title={allowed ? undefined : `Needs the scope ${words.needs}`} onPress={stop}>Stop…</Button>
       </div>
       {stops.length > 0 && (

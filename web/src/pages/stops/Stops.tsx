@@ -30,8 +30,9 @@ export function Stops() {
   const { data, problem, reload } = useLoad(load, []);
   const refresh = () => void reload();
   useRefreshOn("stop.*,transport.*,handoff.*", refresh);
-  // Stops that other teams' operators make, and releases that end, have no event in this team.
-  usePolling(10_000, refresh);
+  // Stops of the operators of other teams, and the end of a release, have no event in this team.
+  const releasing = data?.stops.some(({ state }) => state === "releasing");
+  usePolling(releasing ? 1500 : 10_000, refresh);
   return (
     <>
       <PageHead title="Stop and budgets" intro="Keep email from leaving, limit how much may leave, and see which transports work." />
