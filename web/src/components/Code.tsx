@@ -27,6 +27,7 @@ export function Code({ text, label, wrap = false }: { text: string; label: strin
 }
 
 /** A long id in one line, with a button to copy it. */
-export function Id({ value, label = "the id" }: { value: string; label?: string }) {
-  return <span class="id"><code>{value}</code><CopyButton text={value} label={label} /></span>;
+export function Id({ value, label = "the id", href }: { value: string; label?: string; href?: string }) {
+  const code = <code>{value}</code>;
+  return <span class="id">{href ? <a href={href}>{code}</a> : code}<CopyButton text={value} label={label} /></span>;
 }

@@ -30,7 +30,7 @@ export function Time({ at }: { at: string }) {
 /** `840 ms`, `3.2 s`, `4 min`, `2 h`. */
 export function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 60_000) return `${Number((ms / 1000).toFixed(1))} s`;
   if (ms < 3_600_000) return `${Math.round(ms / 60_000)} min`;
   return ms < 172_800_000 ? `${Math.round(ms / 3_600_000)} h` : `${Math.round(ms / 86_400_000)} days`;
 }

@@ -37,7 +37,7 @@ function Summary({ email }: { email: EmailDetail }) {
         ["Due", email.scheduled_at ? <Time at={email.scheduled_at} /> : null],
         ["Held by", email.holds.length > 0 ? <a href="/needs-you">{email.holds.join(", ").replaceAll("_", " ")}</a> : null],
         ["Stopped by", email.stopped_by ? <a href="/stops">a stop</a> : null],
-        ["Key", email.key ? <Id value={email.key} label="the key" /> : <span class="muted">none: a retry would be a second email</span>],
+        ["Key", email.key ? <Id value={email.key} label="the key" href={`/keys/${encodeURIComponent(email.key)}`} /> : <span class="muted">none: a retry would be a second email</span>],
         ["Key expires", email.expires_at ? <Time at={email.expires_at} /> : null],
         ["Message-ID", <Id value={email.message_id} label="the Message-ID" />],
         ["Call", email.call?.id ? <code>{email.call.id}</code> : null],
@@ -89,7 +89,7 @@ function Details({ email }: { email: EmailDetail }) {
     <section class="card" aria-label="Details">
       <Tabs label="Details" tabs={[
         { name: "content", label: "Content", content: () => <Content email={email} /> },
-        { name: "attempts", label: "Attempts", content: () => <Evidence email={email} /> },
+        { name: "attempts", label: "Attempts", content: () => <Evidence email={email} plain /> },
         { name: "policy", label: "Policy trace", content: () => <Policy email={email} /> },
         { name: "timeline", label: "Timeline", content: () => <Timeline email={email} /> },
         { name: "raw", label: "Raw", content: () => <Code text={JSON.stringify(email, null, 2)} label="the JSON of the email" wrap /> },

@@ -33,6 +33,7 @@ export function Waterfall({ email }: { email: EmailDetail }) {
           ))}
         </ol>
       </div>
+      <p class="hint">Times count from the accept, on a logarithmic axis.</p>
       {more > 0 && <p class="muted">{more.toLocaleString("en")} earlier duplicates are counted but not kept one by one.</p>}
     </section>
   );

@@ -26,13 +26,20 @@ export function rowsOf(email: EmailDetail): Row[] {
   const rows: Row[] = [{ kind: "accept", label: "Accepted", detail: email.key ? `key ${email.key}` : "without a key", from: 0, to: 0, tone: "accent" }];
   if (Number.isFinite(first) && first > 0) rows.push({ kind: "wait", label: "Waited", detail: "until the first attempt", from: 0, to: first, tone: "plain" });
   rows.push(...attempts, ...email.evidence.map((one) => evidenceRow(one, since)), ...email.suppressed_calls.map((call) => duplicateRow(call, since)));
-  if (email.settled_at) rows.push({ kind: "end", label: "Final", detail: email.state, from: since(email.settled_at), to: since(email.settled_at), tone: endTone(email.state) });
+  if (email.settled_at) rows.push(endRow(email, since(email.settled_at), rows));
   const order: RowKind[] = ["accept", "wait", "attempt", "evidence", "end", "duplicate"];
   return rows.sort((a, b) => a.from - b.from || order.indexOf(a.kind) - order.indexOf(b.kind));
 }
 
 const endTone = (state: EmailDetail["state"]): Row["tone"] =>
   state === "sent" || state === "delivered" ? "good" : state === "cancelled" || state === "abandoned" ? "plain" : "bad";
+
+/** Bounces and reports of delivery arrive after the last attempt and change the state once more. */
+function endRow(email: EmailDetail, at: number, rows: Row[]): Row {
+  const changedLater = rows.some(({ kind, from }) => kind === "evidence" && from > at);
+  const words = changedLater ? { detail: "no further attempt", tone: "plain" as const } : { detail: email.state, tone: endTone(email.state) };
+  return { kind: "end", label: "Settled", from: at, to: at, ...words };
+}
 
 function attemptRow(handoff: Schema["HandoffBody"], attempt: Schema["AttemptBody"], since: (at: string) => number): Row {
   const from = since(attempt.at);
@@ -47,8 +54,10 @@ function attemptRow(handoff: Schema["HandoffBody"], attempt: Schema["AttemptBody
   };
 }
 
+const capitalized = (words: string) => words.charAt(0).toUpperCase() + words.slice(1);
+
 const evidenceRow = (one: Schema["EvidenceBody"], since: (at: string) => number): Row => ({
-  kind: "evidence", label: one.says.replaceAll("_", " "), detail: one.detail, from: since(one.at), to: since(one.at),
+  kind: "evidence", label: capitalized(one.says.replaceAll("_", " ")), detail: one.detail, from: since(one.at), to: since(one.at),
   tone: one.says === "delivered" || one.says === "accepted" ? "good" : one.says === "bounced" || one.says === "complained" ? "bad" : "plain",
 });
 

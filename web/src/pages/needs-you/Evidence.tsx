@@ -29,11 +29,19 @@ function Attempt({ attempt, transport }: { attempt: Schema["AttemptBody"]; trans
   );
 }
 
-export function Evidence({ email, only }: { email: EmailDetail; only?: Schema["HandoffBody"]["state"] }) {
+interface EvidenceProps {
+  email: EmailDetail;
+  /** Only the parts in this state. */
+  only?: Schema["HandoffBody"]["state"];
+  /** Without a card of its own. */
+  plain?: boolean;
+}
+
+export function Evidence({ email, only, plain = false }: EvidenceProps) {
   const title = useId();
   const handoffs = email.handoffs.filter(({ state }) => !only || state === only);
   return (
-    <section class="card stack" aria-labelledby={title}>
+    <section class={plain ? "stack" : "card stack"} aria-labelledby={title}>
       <h2 id={title}>What is known</h2>
       {handoffs.map((handoff) => (
         <div class="stack" key={handoff.number}>
