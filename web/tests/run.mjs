@@ -9,7 +9,7 @@ import { readdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { startDev } from "./server.mjs";
 
-const HELPERS = ["browser", "run", "server"];
+const HELPERS = ["browser", "png", "run", "seed", "server", "smtp"];
 const all = async () => (await readdir(new URL(".", import.meta.url))).filter((name) => name.endsWith(".mjs")).map((name) => name.slice(0, -4));
 
 const run = async (name) => {

@@ -2,12 +2,14 @@
 import { useMemo } from "preact/hooks";
 import { safeMailDocument } from "./mail-html";
 
-export function MailFrame({ html, label }: { html: string; label: string }) {
+const HINT = "Styles and images from elsewhere are left out; links show where they lead.";
+
+export function MailFrame({ html, label, hint = HINT }: { html: string; label: string; hint?: string }) {
   const document = useMemo(() => safeMailDocument(html), [html]);
   return (
     <div class="mail-frame">
       <iframe sandbox="" srcdoc={document} title={label} />
-      <p class="hint">Styles and images from elsewhere are left out; links show where they lead.</p>
+      <p class="hint">{hint}</p>
     </div>
   );
 }

@@ -43,7 +43,7 @@ export function Sender({ message }: { message: Rendered }) {
         ["Sent", message.date ? <Time at={message.date} /> : null],
         ["Replies", message.replies.length > 0 ? <span class="row">{message.replies.map((id, index) => <a href={`/emails/${id}`} key={id}>reply {index + 1}</a>)}</span> : null],
         ["Automatic", message.automatic ? `${spaced(message.automatic.reason)}${message.automatic.overridable ? "" : ", certainly"}` : null],
-        ["Labels", message.labels.length > 0 ? <span class="row">{message.labels.map((label) => <span class="chip plain" key={label}>{label}</span>)}</span> : null],
+        ["Labels", message.labels.length > 0 ? <span class="row">{message.labels.map((label) => <span class="chip plain free-text" key={label}>{label}</span>)}</span> : null],
         ["Folder", message.folder],
         ["Rules", message.rules.length > 0 ? message.rules.map(({ name }) => name).join(", ") : null],
         ["Message-ID", message.message_id ? <code>{message.message_id}</code> : null],

@@ -1,8 +1,11 @@
 // The text of a message in all its forms: rendered, plain, as a model gets it, header fields, source.
 import { useState } from "preact/hooks";
-import { call } from "../../api/client";
+import { call, get } from "../../api/client";
+import { useLoad } from "../../api/load";
 import { Button } from "../../components/Button";
+import { Loading } from "../../components/Empty";
 import { MailFrame } from "../../components/MailFrame";
+import { Problem } from "../../components/Problem";
 import { Table } from "../../components/Table";
 import { Tabs, type Tab } from "../../components/Tabs";
 import { bytes } from "../../components/Time";
@@ -33,6 +36,14 @@ function PlainText({ text }: { text: string }) {
       {text.length > MAX_CHARS && <p class="muted">The first {MAX_CHARS.toLocaleString("en")} of {text.length.toLocaleString("en")} characters are shown.</p>}
     </>
   );
+}
+
+/** A mail without a plain part has no text of its own; the server makes one of its HTML. */
+function VisibleText({ message, hide }: { message: Rendered; hide: (text: string) => string }) {
+  const { data, problem, reload } = useLoad(async (signal) => (message.text == null ? get<Rendered>(`/v1/messages/${message.id}`, { view: "plain" }, { signal }) : message), [message.id]);
+  if (problem) return <Problem problem={problem} retry={reload} />;
+  if (!data) return <Loading lines={3} />;
+  return data.text == null ? <Gone /> : <PlainText text={hide(data.text) || "(empty)"} />;
 }
 
 function Removed({ counts }: { counts: Record<string, unknown> }) {
@@ -85,13 +96,13 @@ function Headers({ message, hide }: { message: Rendered; hide: (text: string) =>
 
 export function Reading({ message, model, artifacts, revealed }: ReadingProps) {
   const hide = (text: string) => (revealed ? text : maskValues(text, artifacts));
-  const { html, text } = message;
+  const { html } = message;
   const tabs: Tab[] = [
-    { name: "text", label: "Text", content: () => (text == null ? <Gone /> : <PlainText text={hide(text)} />) },
+    { name: "text", label: "Text", content: () => <VisibleText message={message} hide={hide} /> },
     { name: "model", label: "As the model sees it", content: () => <ModelView model={model} hide={hide} /> },
     { name: "headers", label: "Header", content: () => <Headers message={message} hide={hide} /> },
     { name: "source", label: "Source", content: () => <Source message={message} /> },
   ];
-  if (html) tabs.unshift({ name: "rendered", label: "Rendered", content: () => <MailFrame html={hide(html)} label="The message as a mail program shows it" /> });
+  if (html) tabs.unshift({ name: "rendered", label: "Rendered", content: () => <MailFrame html={hide(html)} label="The message without styles" hint="The server removed styles, images, hidden text and everything that acts or loads. Links are listed on this page with a verdict." /> });
   return <section class="card" aria-label="Text"><Tabs label="Forms of the message" tabs={tabs} /></section>;
 }

@@ -90,7 +90,7 @@ export function Labels({ thread, set }: { thread: Thread; set: (thread: Thread) 
       <ul class="row">
         {thread.labels.map((label) => (
           <li class="threads-label" key={label}>
-            <span class="chip plain">{label}</span>
+            <span class="chip plain free-text">{label}</span>
             {allowed && <Button kind="quiet" class="small" label={`Remove label ${label}`} onPress={() => change(thread.labels.filter((other) => other !== label))}>×</Button>}
           </li>
         ))}

@@ -28,14 +28,14 @@ function Filters() {
 }
 
 function Worker({ thread }: { thread: Thread }) {
-  if (isHeld(thread)) return <span class="chip busy">{thread.lease?.holder}</span>;
+  if (isHeld(thread)) return <span class="chip busy free-text">{thread.lease?.holder}</span>;
   return thread.handled_at ? <span class="chip good">handled</span> : <span class="muted">nobody</span>;
 }
 
 function ThreadTable({ threads }: { threads: Thread[] }) {
   return (
     <Table label="Threads" rows={threads} keyOf={({ id }) => id} href={({ id }) => `/threads/${id}`} columns={[
-      { head: "Subject", cell: ({ subject, labels }) => <>{subject || "(no subject)"} {labels.map((label) => <span class="chip plain threads-mark" key={label}>{label}</span>)}</> },
+      { head: "Subject", cell: ({ subject, labels }) => <>{subject || "(no subject)"} {labels.map((label) => <span class="chip plain free-text threads-mark" key={label}>{label}</span>)}</> },
       { head: "Works on it", cell: (thread) => <Worker thread={thread} /> },
       { head: "Received", number: true, wide: true, cell: ({ message_count: count }) => count },
       { head: "Sent", number: true, wide: true, cell: ({ email_count: count }) => count },

@@ -9,6 +9,8 @@ import { StateChip } from "../../components/StateChip";
 import { Time } from "../../components/Time";
 import { List } from "../../components/List";
 import { senderOf, type Message } from "../inboxes/MessageRow";
+import { maskValues } from "../message/mask";
+import type { Rendered } from "../message/words";
 import type { Entry } from "./lease";
 
 const MAX_CHARS = 50_000;
@@ -28,7 +30,10 @@ function Text({ load, id, href }: { load: (signal: AbortSignal) => Promise<strin
 
 function Received({ message, start }: { message: Message; start: boolean }) {
   const [open, setOpen] = useState(start);
-  const load = async (signal: AbortSignal) => (await get<{ text?: string | null }>(`/v1/messages/${message.id}`, { view: "plain" }, { signal })).text;
+  const load = async (signal: AbortSignal) => {
+    const { text, artifacts } = await get<Rendered>(`/v1/messages/${message.id}`, { view: "plain" }, { signal });
+    return text == null ? text : maskValues(text, artifacts);
+  };
   return (
     <article class="threads-entry in" aria-label={`Message from ${senderOf(message)}`}>
       <header class="row spread">
