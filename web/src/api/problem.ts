@@ -33,6 +33,8 @@ const isDocument = (body: unknown): body is ProblemDocument =>
 export async function problemOf(response: Response): Promise<ApiProblem> {
   const body: unknown = await response.json().catch(() => null);
   if (isDocument(body)) return new ApiProblem(body);
+  // A proxy in between answers so while the server restarts.
+  if (response.status >= 502 && response.status <= 504) return unreachable();
   return new ApiProblem({
     status: response.status,
     code: "",

@@ -83,13 +83,10 @@ const SelectionBar = ({ selected, approve, reject, clear }: SelectionBarProps) =
 /** The question whose card has the focus. */
 const focusedId = () => document.activeElement?.closest("article")?.querySelector<HTMLElement>("[data-id]")?.dataset["id"];
 
-export function NeedsYou() {
-  const group = currentGroup();
-  const { data, problem, reload } = useLoad((signal) => loadQueue(group, signal), [group]);
-  const loaded = useRef(new Map<string, Escalation>());
+/** What is selected, what is being rejected, and the decisions about several emails. */
+function useDecisions() {
   const [selected, setSelected] = useState<Escalation[]>([]);
   const [rejecting, setRejecting] = useState<Escalation[]>([]);
-  useRefreshOn("escalation.*", () => void reload());
   const isSelected = (id: string) => selected.some((escalation) => escalation.id === id);
   const select = (escalation: Escalation, on: boolean) => setSelected([...selected.filter(({ id }) => id !== escalation.id), ...(on ? [escalation] : [])]);
   const finish = (done: Escalation[]) => setSelected((old) => old.filter(({ id }) => !done.some((other) => other.id === id)));
@@ -102,9 +99,15 @@ export function NeedsYou() {
     finish(rejecting);
     setRejecting([]);
   };
-  const focused = () => loaded.current.get(focusedId() ?? "");
+  return { selected, setSelected, isSelected, select, approve, rejecting, setRejecting, reject };
+}
+
+type Decisions = ReturnType<typeof useDecisions>;
+
+/** Shortcuts for the card in focus. They act only on what is loaded, and so visible. */
+function useCardShortcuts(loaded: Map<string, Escalation>, { approve, setRejecting, select, isSelected }: Decisions): void {
   const onHeld = (act: (escalation: Escalation) => void) => () => {
-    const escalation = focused();
+    const escalation = loaded.get(focusedId() ?? "");
     if (escalation?.email && escalation.allowed_decisions.includes("release") && may("approve", "admin")) act(escalation);
   };
   useShortcuts("Needs you", [
@@ -113,6 +116,29 @@ export function NeedsYou() {
     { keys: "e", does: "edit the email in focus", run: onHeld((escalation) => navigate(`/needs-you/${escalation.id}?edit=1`)) },
     { keys: "x", does: "select the email in focus", run: onHeld((escalation) => select(escalation, !isSelected(escalation.id))) },
   ]);
+}
+
+function Queue({ decisions }: { decisions: Decisions }) {
+  const loaded = useRef(new Map<string, Escalation>());
+  const { isSelected, select, approve, setRejecting } = decisions;
+  useCardShortcuts(loaded.current, decisions);
+  return (
+    <>
+      <List label="Questions" items={queue.value} keyOf={({ id }) => id} render={(escalation) => (
+        <Card escalation={escalation} selected={isSelected(escalation.id)} select={select} approve={(one) => approve([one])}
+          reject={(one) => setRejecting([one])} onLoaded={(one) => loaded.current.set(one.id, one)} />
+      )} />
+      <More shown={queue.value.length} />
+    </>
+  );
+}
+
+export function NeedsYou() {
+  const group = currentGroup();
+  const { data, problem, reload } = useLoad((signal) => loadQueue(group, signal), [group]);
+  const decisions = useDecisions();
+  const { selected, setSelected, rejecting, setRejecting, approve, reject } = decisions;
+  useRefreshOn("escalation.*", () => void reload());
   return (
     <>
       <PageHead title="Needs you" intro="mailonce asks a person when it must not guess. Each question is decided once." />
@@ -120,14 +146,7 @@ export function NeedsYou() {
       {!may("approve", "admin") && <p class="notice">You can look. To decide, you need the role approver or admin.</p>}
       {problem && <Problem problem={problem} retry={reload} />}
       {!data && !problem && <Loading lines={6} />}
-      {data && queue.value.length === 0 && <NothingWaits />}
-      {data && queue.value.length > 0 && (
-        <List label="Questions" items={queue.value} keyOf={({ id }) => id} render={(escalation) => (
-          <Card escalation={escalation} selected={isSelected(escalation.id)} select={select} approve={(one) => approve([one])}
-            reject={(one) => setRejecting([one])} onLoaded={(one) => loaded.current.set(one.id, one)} />
-        )} />
-      )}
-      {data && <More shown={queue.value.length} />}
+      {data && (queue.value.length === 0 ? <NothingWaits /> : <Queue decisions={decisions} />)}
       <SelectionBar selected={selected} approve={() => approve(selected)} reject={() => setRejecting(selected)} clear={() => setSelected([])} />
       {rejecting.length > 0 && (
         <RejectDialog what={rejecting.length === 1 ? `“${rejecting[0]?.email?.subject ?? ""}”` : `${rejecting.length} emails`} reject={reject} close={() => setRejecting([])} />
