@@ -112,3 +112,24 @@ await withBrowser(async ({ page, goto, axe }) => {
     await axe();
   }
 }, { viewport: PHONE, colorScheme: "dark", allow: [/status of 404.*\/v1\/connections/] });
+// A viewer sees what the role allows, without calls that are refused.
+await withBrowser(async ({ page, goto, dashboard, axe }) => {
+  const viewer = await api("POST", "/v1/people", { name: "Viewer", role: "viewer" });
+  const { url } = await api("POST", `/v1/people/${viewer.id}/sign-in-links`);
+  await page.goto(dashboard + new URL(url).pathname);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.waitForURL((to) => !to.pathname.startsWith("/sign-in"));
+  for (const section of ["domains", "api-keys", "people", "audit"]) {
+    await goto(`/setup/${section}`);
+    await page.getByRole("heading", { name: "Only administrators see this" }).waitFor();
+  }
+  await goto("/setup/settings");
+  await page.getByText("Changes need the scope admin.").waitFor();
+  await goto("/stops");
+  assert.ok(await page.getByRole("button", { name: "Stop: Team" }).isDisabled());
+  await goto("/webhooks");
+  assert.ok(await page.getByRole("button", { name: "Add endpoint…" }).isDisabled());
+  await goto("/setup/rules");
+  await page.getByText("Needs the scope send.").waitFor();
+  await axe();
+}, { signedIn: false, allow: [/status of 401.*\/v1\/session/] });

@@ -50,7 +50,7 @@ function MetricCard({ spec, all }: { spec: ChartSpec; all: Sample[] }) {
         <h2>{spec.title}</h2>
         <span><strong class="setup-total">{now.toLocaleString("en")}</strong> <span class="muted small-text">{spec.kind === "counter" ? "in total" : "now"}</span></span>
       </div>
-      <Chart label={spec.kind === "counter" ? "Increase per sample" : "Value"} times={times} series={series} height={72} />
+      <Chart label={spec.kind === "counter" ? `Per ${EVERY_MS / 1000} s` : "Value"} times={times} series={series} height={72} />
       <Code text={spec.promql} label={`the PromQL of ${spec.title}`} wrap />
     </section>
   );
@@ -66,7 +66,7 @@ export function Metrics() {
     <SetupPage section="metrics">
       {problem && <Problem problem={problem} retry={sample} />}
       {all.length === 0 && !problem && <Loading lines={6} />}
-      {all.length > 0 && <div class="setup-charts">{CHARTS.map((spec) => <MetricCard key={spec.title} spec={spec} all={all} />)}</div>}
+      {all.length > 0 && <div class="setup-two">{CHARTS.map((spec) => <MetricCard key={spec.title} spec={spec} all={all} />)}</div>}
       <p class="muted">Every {EVERY_MS / 1000} seconds, the last {(KEPT * EVERY_MS) / 60_000} minutes, of the node that answers. For history and several nodes, let Prometheus read <a href="/metrics" target="_blank" rel="noreferrer">/metrics</a>.</p>
     </SetupPage>
   );

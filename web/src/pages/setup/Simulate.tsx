@@ -59,7 +59,7 @@ export function Simulate() {
       <h2 id={`${id}-title`}>Simulate</h2>
       <p class="muted">What would happen to this email? Nothing is written, and no budget is charged.</p>
       <form id={id} class="stack" onSubmit={(event) => void onSubmit(event)}>
-        <div class="grid">
+        <div class="setup-two">
           <TextField label="From" required value={from} onInput={(next) => set({ from: next })} />
           <TextField label="To" required value={draft.to} onInput={(to) => set({ to })} placeholder="ada@example.com" />
           <TextField label="Subject" value={draft.subject} onInput={(subject) => set({ subject })} placeholder="An offer" />

@@ -1,5 +1,6 @@
 // The pages of the set-up, for the table of pages.
 import type { PageEntry } from "..";
+import { adminOnly } from "./AdminOnly";
 import { ApiKeys } from "./ApiKeys";
 import { Audit } from "./Audit";
 import { Connect } from "./Connect";
@@ -11,7 +12,8 @@ import { SECTIONS, type SectionName } from "./sections";
 import { Settings } from "./Settings";
 
 const PAGES: Record<SectionName, PageEntry["page"]> = {
-  connect: Connect, domains: Domains, "api-keys": ApiKeys, rules: Rules, people: People, metrics: Metrics, audit: Audit, settings: Settings,
+  connect: Connect, rules: Rules, metrics: Metrics, settings: Settings,
+  domains: adminOnly("domains", Domains), "api-keys": adminOnly("api-keys", ApiKeys), people: adminOnly("people", People), audit: adminOnly("audit", Audit),
 };
 
 export const setupPages: PageEntry[] = [

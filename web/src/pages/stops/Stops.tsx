@@ -3,26 +3,16 @@ import { get } from "../../api/client";
 import { useRefreshOn } from "../../api/events";
 import { useLoad } from "../../api/load";
 import { usePolling } from "../../api/poll";
-import { asProblem } from "../../api/problem";
 import { Loading } from "../../components/Empty";
 import { PageHead } from "../../components/PageHead";
 import { Problem } from "../../components/Problem";
-import { may } from "../../session/session";
 import { Budgets } from "./Budgets";
 import { loadNames, type Stop, type Transports as TransportList } from "./scopes";
 import { StopLevels } from "./StopLevels";
 import { Transports } from "./Transports";
 
-/** Only operators see transports. */
-async function loadTransports(signal: AbortSignal): Promise<TransportList | null> {
-  return get<TransportList>("/v1/transports", {}, { signal }).catch((error: unknown) => {
-    if (asProblem(error).status === 403) return null;
-    throw error;
-  });
-}
-
 async function load(signal: AbortSignal) {
-  const [stops, names, transports] = await Promise.all([get<{ data: Stop[] }>("/v1/stops", {}, { signal }), loadNames(signal), loadTransports(signal)]);
+  const [stops, names, transports] = await Promise.all([get<{ data: Stop[] }>("/v1/stops", {}, { signal }), loadNames(signal), get<TransportList>("/v1/transports", {}, { signal })]);
   return { stops: stops.data, names, transports };
 }
 
@@ -40,11 +30,9 @@ export function Stops() {
       {!data && !problem && <Loading lines={6} />}
       {data && (
         <>
-          <StopLevels stops={data.stops} names={data.names} transports={data.transports?.data.map(({ name }) => name) ?? []} reload={refresh} />
+          <StopLevels stops={data.stops} names={data.names} transports={data.transports.data.map(({ name }) => name)} reload={refresh} />
           <Budgets names={data.names} />
-          {data.transports
-            ? <Transports list={data.transports} names={data.names} reload={refresh} />
-            : !may("operator") && <p class="muted">Transports are shown to operators of the installation.</p>}
+          <Transports list={data.transports} names={data.names} reload={refresh} />
         </>
       )}
     </>
