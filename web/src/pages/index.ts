@@ -1,13 +1,21 @@
 // The table of pages. A page adds itself here and nowhere else: the router, the navigation and the shortcuts read it.
 import type { ComponentType } from "preact";
+import { Duplicates } from "./duplicates/Duplicates";
 import { EmailPage } from "./email/Email";
 import { Emails } from "./emails/Emails";
 import { Home } from "./home/Home";
+import { InboxPage } from "./inboxes/Inbox";
+import { Inboxes } from "./inboxes/Inboxes";
+import { KeyPage } from "./keys/Key";
+import { Keys } from "./keys/Keys";
 import { Live } from "./live/Live";
+import { MessagePage } from "./message/Message";
 import { DecidePage } from "./needs-you/Decide";
 import { NeedsYou } from "./needs-you/NeedsYou";
 import { setupPages } from "./setup";
 import { Stops } from "./stops/Stops";
+import { ThreadPage } from "./threads/Thread";
+import { Threads } from "./threads/Threads";
 import { EndpointPage } from "./webhooks/EndpointPage";
 import { Webhooks } from "./webhooks/Webhooks";
 
@@ -36,6 +44,14 @@ export const pages: PageEntry[] = [
   { path: "/live", title: "Live", page: Live, nav: { group: "", label: "Live", key: "l" } },
   { path: "/emails", title: "Emails", page: Emails, nav: { group: "Outbound", label: "Emails", key: "e" } },
   { path: "/emails/:id", title: "Email", page: EmailPage },
+  { path: "/duplicates", title: "Duplicates", page: Duplicates, nav: { group: "Outbound", label: "Duplicates", key: "d" } },
+  { path: "/keys", title: "Keys", page: Keys, nav: { group: "Outbound", label: "Keys", key: "k" } },
+  { path: "/keys/:key", title: "Key", page: KeyPage },
+  { path: "/inboxes", title: "Inboxes", page: Inboxes, nav: { group: "Inbound", label: "Inboxes", key: "i" } },
+  { path: "/inboxes/:id", title: "Inbox", page: InboxPage },
+  { path: "/messages/:id", title: "Message", page: MessagePage },
+  { path: "/threads", title: "Threads", page: Threads, nav: { group: "Inbound", label: "Threads", key: "r" } },
+  { path: "/threads/:id", title: "Thread", page: ThreadPage },
   { path: "/stops", title: "Stop and budgets", page: Stops, nav: { group: "Safety", label: "Stop and budgets", key: "b" } },
   { path: "/webhooks", title: "Webhooks", page: Webhooks, nav: { group: "Installation", label: "Webhooks", key: "w" } },
   { path: "/webhooks/:id", title: "Endpoint", page: EndpointPage },
