@@ -16,8 +16,8 @@ await withBrowser(async ({ page, goto, axe, picture }) => {
 
   const { id } = await send("order-4821");
   await send("order-4821");
-  await duplicate.waitFor();
-  assert.match(await duplicate.innerText(), /1 call answered with the first email; nothing was sent/);
+  await duplicate.filter({ hasText: "Order 4821" }).waitFor();
+  assert.match(await duplicate.innerText(), /order-4821 · 1 call stopped, nothing was sent/);
   assert.equal(await duplicate.getByRole("link").getAttribute("href"), `/emails/${id}`);
 
   // The copied call is the one that made the email: running it sends nothing new.

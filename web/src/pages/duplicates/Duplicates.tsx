@@ -4,6 +4,7 @@ import { get } from "../../api/client";
 import { useRefreshOn } from "../../api/events";
 import { useLoad, usePages } from "../../api/load";
 import { isMissing } from "../../api/problem";
+import { useRefreshPages } from "../../api/refresh";
 import type { Email, EmailDetail, Schema, Stats } from "../../api/types";
 import { SuppressedCalls } from "../../components/SuppressedCalls";
 import { Chart } from "../../components/Chart";
@@ -19,6 +20,7 @@ import { Tabs } from "../../components/Tabs";
 import { Time } from "../../components/Time";
 import { search, setSearch } from "../../router";
 
+const PAGE = 50;
 const SPANS: [hours: string, label: string][] = [["24", "24 hours"], ["168", "7 days"], ["720", "30 days"]];
 
 function Saved({ hours }: { hours: string }) {
@@ -64,8 +66,9 @@ function Row({ email }: { email: Email }) {
 }
 
 function Outbound() {
-  const { items, problem, loading, done, more, reload } = usePages<Email>("/v1/emails", { duplicates: true, limit: 50 });
-  useRefreshOn("email.duplicate", () => void reload());
+  const pages = usePages<Email>("/v1/emails", { duplicates: true, limit: PAGE });
+  const { items, problem, loading, done, more, reload } = pages;
+  useRefreshPages("email.duplicate", pages, PAGE);
   if (problem) return <Problem problem={problem} retry={reload} />;
   if (items.length === 0 && !done) return <Loading lines={5} />;
   if (items.length === 0) {
@@ -87,8 +90,9 @@ function Outbound() {
 const ARRIVALS: Record<string, string> = { same_delivery: "The same delivery again", same_message: "The same Message-ID and content", same_content: "The same content without a Message-ID" };
 
 function Inbound() {
-  const { items, problem, loading, done, more, reload } = usePages<Schema["DeliveryBody"]>("/v1/deliveries", { state: "duplicate", limit: 50 });
-  useRefreshOn("delivery.duplicate", () => void reload());
+  const pages = usePages<Schema["DeliveryBody"]>("/v1/deliveries", { state: "duplicate", limit: PAGE });
+  const { items, problem, loading, done, more, reload } = pages;
+  useRefreshPages("delivery.duplicate", pages, PAGE);
   if (problem) return <Problem problem={problem} retry={reload} />;
   if (items.length === 0 && !done) return <Loading lines={5} />;
   if (items.length === 0) {

@@ -1,7 +1,7 @@
 // Every arrival of mail at an inbox, also those that made no message.
 import { post } from "../../api/client";
-import { useRefreshOn } from "../../api/events";
 import { usePages } from "../../api/load";
+import { useRefreshPages } from "../../api/refresh";
 import type { Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { Empty, Loading } from "../../components/Empty";
@@ -13,13 +13,15 @@ import { toast } from "../../components/Toast";
 import { may } from "../../session/session";
 
 type Delivery = Schema["DeliveryBody"];
+const PAGE = 50;
 const TONES: Record<Delivery["state"], Tone> = { waiting: "busy", done: "good", duplicate: "plain", refused: "bad", dead: "bad" };
 
 const why = ({ reason, last_error: error }: Delivery) => error ?? reason?.replaceAll("_", " ") ?? "";
 
 export function Deliveries({ inbox }: { inbox: string }) {
-  const { items, problem, loading, done, more, reload } = usePages<Delivery>("/v1/deliveries", { inbox, limit: 50 });
-  useRefreshOn("delivery.*,message.received", () => void reload());
+  const pages = usePages<Delivery>("/v1/deliveries", { inbox, limit: PAGE });
+  const { items, problem, loading, done, more, reload } = pages;
+  useRefreshPages("delivery.*,message.received", pages, PAGE);
   const replay = async ({ id }: Delivery) => {
     await post(`/v1/deliveries/${id}/replay`);
     toast("The mail is processed again");

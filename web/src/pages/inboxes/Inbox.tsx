@@ -1,9 +1,10 @@
 // One inbox: its messages, every arrival, and its settings.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, patch } from "../../api/client";
-import { useRefreshOn } from "../../api/events";
+import { useEvents } from "../../api/events";
 import { useLoad, usePages } from "../../api/load";
-import type { Schema } from "../../api/types";
+import { useRefreshPages } from "../../api/refresh";
+import type { MailEvent, Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { Code, Id } from "../../components/Code";
 import { confirm } from "../../components/Dialog";
@@ -25,6 +26,7 @@ import { MessageRow, type Message } from "./MessageRow";
 type Inbox = Schema["InboxBody"];
 const STATES: [string, string][] = [["", "Any state"], ["unanswered", "unanswered"], ["leased", "leased"], ["answered", "answered"], ["skipped", "skipped"]];
 const HAS: [string, string][] = [["", "Anything"], ["code", "A code"], ["link", "A link"]];
+const PAGE = 50;
 const TYPING_PAUSE_MS = 200;
 
 /** A text field that changes the query of the address when the user stops typing. */
@@ -54,11 +56,11 @@ function Filters() {
 
 function Messages({ inbox }: { inbox: Inbox }) {
   const filter = Object.fromEntries(["subject", "from", "state", "has"].map((name) => [name, search.value.get(name)?.trim() || undefined]));
-  const { items, problem, loading, done, more, reload } = usePages<Message>(`/v1/inboxes/${inbox.id}/messages`, { ...filter, limit: 50 });
-  useRefreshOn("message.*,thread.leased", (): void => {
-    void reload();
-    announce("The inbox changed");
-  }, (event) => (event.data as { inbox?: string }).inbox === inbox.id);
+  const pages = usePages<Message>(`/v1/inboxes/${inbox.id}/messages`, { ...filter, limit: PAGE });
+  const { items, problem, loading, done, more, reload } = pages;
+  const isHere = (event: MailEvent) => (event.data as { inbox?: string }).inbox === inbox.id;
+  useRefreshPages("message.*,thread.leased", pages, PAGE, isHere);
+  useEvents("message.received", (event) => isHere(event) && announce("A message arrived"));
   const filtered = Object.values(filter).some(Boolean);
   return (
     <div class="stack">

@@ -1,7 +1,7 @@
 // All inboxes of the team.
 import { useState } from "preact/hooks";
-import { useRefreshOn } from "../../api/events";
 import { usePages } from "../../api/load";
+import { useRefreshPages } from "../../api/refresh";
 import type { Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { Code } from "../../components/Code";
@@ -15,28 +15,30 @@ import { NewInboxDialog } from "./NewInboxDialog";
 
 type Inbox = Schema["InboxBody"];
 
+const PAGE = 100;
 const isOver = ({ expires_at: at }: Inbox) => Boolean(at && Date.parse(at) <= Date.now());
 
 function Lifetime({ inbox }: { inbox: Inbox }) {
   if (!inbox.expires_at) return <>permanent</>;
-  return isOver(inbox) ? <><span class="chip plain">ended</span> <Time at={inbox.expires_at} /></> : <>ends <Time at={inbox.expires_at} /></>;
+  return <>{isOver(inbox) ? "ended" : "ends"} <Time at={inbox.expires_at} /></>;
 }
 
 function InboxTable({ inboxes }: { inboxes: Inbox[] }) {
   return (
     <Table label="Inboxes" rows={inboxes} keyOf={({ id }) => id} href={({ id }) => `/inboxes/${id}`} columns={[
-      { head: "Address", cell: ({ address, catch_all: all }) => <>{address} {all && <span class="chip busy">catch-all</span>}</> },
+      { head: "Address", cell: (inbox) => <>{inbox.address} {inbox.catch_all && <span class="chip busy">catch-all</span>} {isOver(inbox) && <span class="chip plain">ended</span>}</> },
       { head: "Name", wide: true, cell: ({ name, agent }) => <>{name} {agent && <span class="muted">agent {agent}</span>}</> },
       { head: "Messages", number: true, cell: ({ message_count: count }) => count.toLocaleString("en") },
-      { head: "Lifetime", cell: (inbox) => <Lifetime inbox={inbox} /> },
+      { head: "Lifetime", wide: true, cell: (inbox) => <Lifetime inbox={inbox} /> },
     ]} />
   );
 }
 
 export function Inboxes() {
   const [creating, setCreating] = useState(false);
-  const { items, problem, loading, done, more, reload } = usePages<Inbox>("/v1/inboxes", { limit: 100 });
-  useRefreshOn("message.received", () => void reload());
+  const pages = usePages<Inbox>("/v1/inboxes", { limit: PAGE });
+  const { items, problem, loading, done, more, reload } = pages;
+  useRefreshPages("message.received", pages, PAGE);
   useShortcuts("Inboxes", [{ keys: "c", does: "create an inbox", run: () => setCreating(true) }]);
   return (
     <>

@@ -1,8 +1,8 @@
 // All idempotency keys, and the tool that compares a request with what a key belongs to.
 import { useRef } from "preact/hooks";
-import { useRefreshOn } from "../../api/events";
 import { usePages } from "../../api/load";
 import { isMissing } from "../../api/problem";
+import { useRefreshPages } from "../../api/refresh";
 import type { Schema } from "../../api/types";
 import { Code } from "../../components/Code";
 import { Empty, Loading } from "../../components/Empty";
@@ -19,6 +19,7 @@ import { search, setSearch } from "../../router";
 import { Compare } from "./Compare";
 
 type Key = Schema["KeyBody"];
+const PAGE = 50;
 const EXAMPLE = { from: "agent@mailonce.test", to: "eve@example.com", subject: "Order 4821", text: "Thank you for your order." };
 
 function Filters({ prefix, duplicates }: { prefix: string; duplicates: boolean }) {
@@ -43,8 +44,9 @@ function NoKeys({ filtered }: { filtered: boolean }) {
 }
 
 function KeyList({ prefix, duplicates }: { prefix: string; duplicates: boolean }) {
-  const { items, problem, loading, done, more, reload } = usePages<Key>("/v1/keys", { prefix, duplicates: duplicates || undefined, limit: 50 });
-  useRefreshOn("key.*,email.accepted,email.held,email.duplicate", () => void reload());
+  const pages = usePages<Key>("/v1/keys", { prefix, duplicates: duplicates || undefined, limit: PAGE });
+  const { items, problem, loading, done, more, reload } = pages;
+  useRefreshPages("key.*,email.accepted,email.held,email.duplicate", pages, PAGE);
   if (problem) return isMissing(problem) ? <NotServed what="a list of keys" /> : <Problem problem={problem} retry={reload} />;
   if (items.length === 0 && !done) return <Loading lines={6} />;
   if (items.length === 0) return <NoKeys filtered={Boolean(prefix || duplicates)} />;

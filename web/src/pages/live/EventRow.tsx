@@ -1,5 +1,5 @@
 // One event: a line, and below it, when opened, the calls behind it and its JSON.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { get } from "../../api/client";
 import { useLoad } from "../../api/load";
 import type { EmailDetail, MailEvent } from "../../api/types";
@@ -11,6 +11,7 @@ import { Tabs, type Tab } from "../../components/Tabs";
 import { Time } from "../../components/Time";
 import { isFromSend, makingCall, readingCall, sendingCall } from "./event-calls";
 import { nameOf, placeOf, toneOf, wordsOf } from "./event-words";
+import { wantName } from "./names";
 
 function SendCall({ id }: { id: string }) {
   const { data, problem, reload } = useLoad((signal) => get<EmailDetail>(`/v1/emails/${id}`, {}, { signal }), [id]);
@@ -38,6 +39,9 @@ function Detail({ event }: { event: MailEvent }) {
 
 export function EventRow({ event }: { event: MailEvent }) {
   const [open, setOpen] = useState(false);
+  useEffect(() => {
+    if (event.about.kind === "email") wantName(event.about.id);
+  }, [event.id]);
   const place = placeOf(event);
   const name = nameOf(event);
   return (

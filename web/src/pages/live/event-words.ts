@@ -2,6 +2,7 @@
 import type { MailEvent } from "../../api/types";
 import { shortKey } from "../../components/KeyName";
 import type { Tone } from "../../components/StateChip";
+import { names } from "./names";
 
 export type EventTone = Tone | "accent";
 
@@ -40,15 +41,22 @@ const PLACES: Record<string, (event: MailEvent) => string | null> = {
 /** The page of the object, or null when there is none. */
 export const placeOf = (event: MailEvent): string | null => PLACES[event.about.kind]?.(event) ?? null;
 
+const learned = (event: MailEvent) => [event.about.id, field(event, "message"), field(event, "thread")].map((id) => names.value.get(id)).find(Boolean);
+
 /** The name of the object: what people would call it, or the end of its id, which differs more than its start. */
 export const nameOf = (event: MailEvent): string =>
-  field(event, "subject") || shortKey(field(event, "key")) || field(event, "address") || field(event, "question") || field(event, "name") || `${event.about.kind} …${event.about.id.slice(-8)}`;
+  field(event, "subject") || (event.about.kind !== "key" && learned(event)) || shortKey(field(event, "key")) || field(event, "address") || field(event, "question") || field(event, "name") || `${event.about.kind} …${event.about.id.slice(-8)}`;
 
 const times = (count: number, one: string, many: string) => (count === 1 ? `1 ${one}` : `${count} ${many}`);
 
-/** What the words add to the type. */
-export function wordsOf(event: MailEvent): string {
-  if (event.type === "email.duplicate") return `${times(Number(field(event, "call_count") || 1), "call", "calls")} answered with the first email; nothing was sent`;
+/** What the type and the name do not say. */
+export const wordsOf = (event: MailEvent): string => {
+  const key = shortKey(field(event, "key"));
+  return [key && key !== nameOf(event) ? key : "", detailsOf(event)].filter(Boolean).join(" · ");
+};
+
+function detailsOf(event: MailEvent): string {
+  if (event.type === "email.duplicate") return `${times(Number(field(event, "call_count") || 1), "call", "calls")} stopped, nothing was sent`;
   if (event.type === "message.received") return `from ${field(event, "from")}`;
   if (event.about.kind === "artifact") return [field(event, "type"), field(event, "masked"), field(event, "for") && `for ${field(event, "for")}`].filter(Boolean).join(" ");
   if (event.type === "thread.leased") return `by ${field(event, "holder")}, fence ${field(event, "fence")}`;
@@ -59,5 +67,5 @@ export function wordsOf(event: MailEvent): string {
 /** Whether the text that the user typed is in the event. */
 export function contains(event: MailEvent, text: string): boolean {
   const wanted = text.trim().toLowerCase();
-  return !wanted || `${event.type} ${event.about.id} ${wordsOf(event)} ${JSON.stringify(event.data)}`.toLowerCase().includes(wanted);
+  return !wanted || `${event.type} ${event.about.id} ${nameOf(event)} ${wordsOf(event)} ${JSON.stringify(event.data)}`.toLowerCase().includes(wanted);
 }

@@ -5,6 +5,7 @@ import { useEvents } from "../../api/events";
 import { asProblem, type ApiProblem } from "../../api/problem";
 import type { MailEvent, Page } from "../../api/types";
 import { announce } from "../../components/Toast";
+import { learnNames } from "./names";
 
 export const MAX_ROWS = 500;
 const BACKLOG = 100;
@@ -65,6 +66,7 @@ export function useRecentEvents(): Recent {
     if (isPaused.current) return setWaiting(queue.current.length);
     const fresh = queue.current.splice(0);
     if (fresh.length === 0) return undefined;
+    learnNames(fresh);
     setEvents((old) => merge(fresh.reverse(), old));
     if (Date.now() - announcedAt.current > ANNOUNCE_MS) {
       announcedAt.current = Date.now();
@@ -80,6 +82,7 @@ export function useRecentEvents(): Recent {
   useEffect(() => {
     const controller = new AbortController();
     backlog(controller.signal).then((past) => {
+      learnNames(past);
       setEvents((old) => merge(past, old));
       setLoad({ loading: false, problem: null });
     }, (error: unknown) => controller.signal.aborted || setLoad({ loading: false, problem: asProblem(error) }));

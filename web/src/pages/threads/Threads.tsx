@@ -1,7 +1,7 @@
 // Conversations: messages and emails that reply to each other.
 import { get } from "../../api/client";
-import { useRefreshOn } from "../../api/events";
 import { useLoad, usePages } from "../../api/load";
+import { useRefreshPages } from "../../api/refresh";
 import type { Page, Schema } from "../../api/types";
 import { Code } from "../../components/Code";
 import { Empty, Loading } from "../../components/Empty";
@@ -13,6 +13,7 @@ import { Time } from "../../components/Time";
 import { search, setSearch } from "../../router";
 import { isHeld, type Thread } from "./lease";
 
+const PAGE = 50;
 const HANDLED: [string, string][] = [["", "All threads"], ["false", "Not handled"], ["true", "Handled"]];
 
 function Filters() {
@@ -46,8 +47,9 @@ function ThreadTable({ threads }: { threads: Thread[] }) {
 
 export function Threads() {
   const query = Object.fromEntries(["inbox", "handled", "label"].map((name) => [name, search.value.get(name)?.trim() || undefined]));
-  const { items, problem, loading, done, more, reload } = usePages<Thread>("/v1/threads", { ...query, limit: 50 });
-  useRefreshOn("message.*,thread.*,email.accepted,email.held", () => void reload());
+  const pages = usePages<Thread>("/v1/threads", { ...query, limit: PAGE });
+  const { items, problem, loading, done, more, reload } = pages;
+  useRefreshPages("message.*,thread.*,email.accepted,email.held", pages, PAGE);
   const filtered = Object.values(query).some(Boolean);
   return (
     <>
