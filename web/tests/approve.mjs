@@ -15,17 +15,17 @@ await api("POST", "/v1/rules", {
 });
 
 const onPhone = async ({ page, goto, axe, picture }) => {
-  const rejected = await hold("Invoice 3");
+  const rejected = await hold("Invoice 3", { text: "Pay \u202e001\u202c euros." });
   const edited = await hold("Invoice 2");
   const approved = await hold("Invoice 1", {
-    cc: ["bob@example.com"], reply_to: ["pay@elsewhere.example"], attachments: [{ filename: "invoice.pdf", content: "aGVsbG8=" }],
+    from: "Your Bank <agent@mailonce.test>", headers: { "X-Priority": "1" }, cc: ["bob@example.com"], reply_to: ["pay@elsewhere.example"], attachments: [{ filename: "invoice.pdf", content: "aGVsbG8=" }],
     html: '<p style="color:red" onclick="alert(1)">Dear Eve, please pay <b>900</b>.</p><img src="https://tracker.example/x.png"><script>alert(1)</script>',
   });
   await goto("/needs-you");
   await page.getByRole("link", { name: "Invoice 1" }).click();
   await page.getByRole("button", { name: "Approve and send" }).waitFor();
   const text = await page.locator("main").innerText();
-  for (const part of ["eve@example.com", "bob@example.com", "pay@elsewhere.example", "invoice.pdf", "please pay for Invoice 1", "Look twice", "Replies go to another organization"]) {
+  for (const part of ["Your Bank <agent@mailonce.test>", "X-Priority: 1", "eve@example.com", "bob@example.com", "pay@elsewhere.example", "invoice.pdf", "please pay for Invoice 1", "Look twice", "Replies go to another organization"]) {
     assert.ok(text.includes(part), `${part}: ${text}`);
   }
   const frame = page.frameLocator("iframe");
@@ -51,6 +51,7 @@ const onPhone = async ({ page, goto, axe, picture }) => {
   const next = await eventually(async () => (await api("GET", `/v1/emails/${edited}`)).resent_as, "the edited version");
   assert.equal((await api("GET", `/v1/emails/${next}`)).subject, "Invoice 2, corrected");
 
+  await page.getByText("Pay [U+202E]001[U+202C] euros.").first().waitFor();
   await page.getByRole("button", { name: "Reject…" }).click();
   await page.getByLabel("Reason").fill("wrong customer");
   await axe();

@@ -86,7 +86,11 @@ export function usePages<T>(path: string, query: Query): Pages<T> {
     running.current = controller;
     setState((old) => ({ ...old, loading: true, problem: null }));
     try {
-      const page = await get<Page<T>>(path, { ...(JSON.parse(text) as Query), cursor }, { signal: controller.signal });
+      let page = await get<Page<T>>(path, { ...(JSON.parse(text) as Query), cursor }, { signal: controller.signal });
+      // With a filter the server looks through a part of the list at a time, and a page can be empty while more follow.
+      while (page.data.length === 0 && page.next_cursor) {
+        page = await get<Page<T>>(path, { ...(JSON.parse(text) as Query), cursor: page.next_cursor }, { signal: controller.signal });
+      }
       if (controller.signal.aborted) return;
       const next = page.next_cursor ?? null;
       setState({ items: [...before, ...page.data], cursor: next, problem: null, loading: false, done: !next });

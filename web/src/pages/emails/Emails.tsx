@@ -72,8 +72,7 @@ function Listing<T>({ pages, keyOf, row, filtered }: { pages: Pages<T>; keyOf: (
   const { items, problem, loading, done, more, reload } = pages;
   if (items.length === 0 && problem) return <Problem problem={problem} retry={reload} />;
   if (items.length === 0 && loading) return <Loading lines={8} />;
-  // A page can be empty although more follow.
-  if (items.length === 0 && done) return <NoEmails filtered={filtered} />;
+  if (items.length === 0) return <NoEmails filtered={filtered} />;
   return (
     <>
       <WindowList label="Emails" items={items} keyOf={keyOf} rowHeight={rowHeight()} render={row} onEnd={() => void more()} />

@@ -8,6 +8,7 @@ import { Loading } from "../../components/Empty";
 import { Problem } from "../../components/Problem";
 import { StateChip } from "../../components/StateChip";
 import { Time } from "../../components/Time";
+import { visible } from "../../components/visible";
 import { may } from "../../session/session";
 import { Addresses, Bodies, Warnings } from "./HeldEmail";
 import { groupOf, REASONS } from "./reasons";
@@ -67,7 +68,7 @@ const titleOf = (escalation: Escalation) =>
   escalation.about.question ?? escalation.email?.subject ?? (escalation.about.transport ? `Transport ${escalation.about.transport}` : REASONS[escalation.reason].label);
 
 function Title({ loaded }: { loaded: Escalation }) {
-  return <h2 id={`card-${loaded.id}`}><a href={`/needs-you/${loaded.id}`} data-row="" data-id={loaded.id}>{titleOf(loaded) || "(no subject)"}</a></h2>;
+  return <h2 id={`card-${loaded.id}`}><a href={`/needs-you/${loaded.id}`} data-row="" data-id={loaded.id}>{visible(titleOf(loaded)) || "(no subject)"}</a></h2>;
 }
 
 function Held({ loaded, selected, select, approve, reject }: CardProps & { loaded: Escalation }) {

@@ -9,6 +9,7 @@ import { PageHead } from "../../components/PageHead";
 import { Problem } from "../../components/Problem";
 import { StateChip } from "../../components/StateChip";
 import { Time } from "../../components/Time";
+import { visible } from "../../components/visible";
 import type { PageProps } from "..";
 import { navigate } from "../../router";
 import { may } from "../../session/session";
@@ -39,7 +40,7 @@ function Decided({ escalation }: { escalation: Escalation }) {
 }
 
 const title = (escalation: Escalation) =>
-  (groupOf(escalation) === "held" ? escalation.email?.subject : escalation.about.question ?? escalation.email?.subject) || REASONS[escalation.reason].label;
+  visible((groupOf(escalation) === "held" ? escalation.email?.subject : escalation.about.question ?? escalation.email?.subject) || REASONS[escalation.reason].label);
 
 function Body({ escalation, reload }: { escalation: Escalation; reload: () => Promise<void> }) {
   const done = () => navigate(nextPath(escalation.id));

@@ -6,6 +6,7 @@ import { TextField } from "../../components/Field";
 import { Facts } from "../../components/PageHead";
 import { Time } from "../../components/Time";
 import { toast } from "../../components/Toast";
+import { visible } from "../../components/visible";
 import { may } from "../../session/session";
 import { decide } from "./queue";
 
@@ -31,7 +32,7 @@ export function Question({ escalation, done }: QuestionProps) {
   };
   return (
     <section class="card stack">
-      {about.question && <pre class="plain-text full">{about.question}</pre>}
+      {about.question && <pre class="plain-text full">{visible(about.question)}</pre>}
       <Facts facts={[
         ["About", about.entity ? <code>{about.entity}</code> : null],
         ["Message", about.message ? <a href={`/messages/${about.message}`}>{about.message}</a> : null],
