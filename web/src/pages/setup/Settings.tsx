@@ -9,9 +9,10 @@ import { SubmitButton, useSubmit } from "../../components/FormDialog";
 import { Problem } from "../../components/Problem";
 import { toast } from "../../components/Toast";
 import { may } from "../../session/session";
+import { ApprovalEmails, type ApprovalEmailsBody } from "./ApprovalEmails";
 import { SetupPage } from "./SetupPage";
 
-type SettingsBody = Schema["SettingsBody"];
+type SettingsBody = Schema["SettingsBody"] & { approval_emails?: ApprovalEmailsBody | null };
 type Set = (change: Partial<SettingsBody>) => void;
 
 const GUARD: [string, string][] = [["off", "Do nothing"], ["flag", "Send and flag it"], ["hold", "Hold it for a person"]];
@@ -93,6 +94,7 @@ function SettingsForm({ settings, saved }: { settings: SettingsBody; saved: (set
       <form id={id} class="stack" onSubmit={(event) => void onSubmit(event)}>
         <Guards draft={draft} set={set} />
         <Decisions draft={draft} set={set} />
+        {draft.approval_emails !== undefined && <ApprovalEmails value={draft.approval_emails} change={(emails) => set({ approval_emails: emails })} />}
         <Storage draft={draft} set={set} />
       </form>
       {problem && <Problem problem={problem} />}
