@@ -1,6 +1,7 @@
 // What was stopped and why, the inspector of a key, and the differences between a request and the email of its key.
 import assert from "node:assert/strict";
-import { api, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
+import { api, eventually, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
+import { deliver } from "./smtp.mjs";
 
 const mail = { from: "agent@mailonce.test", to: "eve@example.com", subject: "Order 4821", text: "Thank you.\nIt leaves tomorrow." };
 const intent = { type: "order.shipped", entity: "order_4821" };
@@ -26,6 +27,11 @@ const duplicates = async ({ page, goto, axe, picture }) => {
   await picture("duplicates");
   await page.getByRole("tab", { name: "Received" }).click();
   await page.getByRole("heading", { name: "No mail arrived twice yet" }).waitFor();
+  const raw = "From: ann@example.com\nTo: agent@mailonce.test\nSubject: Twice\nMessage-ID: <twice@example.com>\n\nHello\n";
+  await deliver({ from: "ann@example.com", raw });
+  await eventually(async () => (await api("GET", "/v1/inboxes/agent@mailonce.test/messages")).data.length, "the message");
+  await deliver({ from: "ann@example.com", raw });
+  await page.getByText("The same delivery again").waitFor();
 };
 
 const compare = async (page) => {

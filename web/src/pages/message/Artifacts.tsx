@@ -1,12 +1,11 @@
 // Codes and links of a message. Each can be taken once; whoever took it gets it again.
-import { useState } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
 import { post } from "../../api/client";
-import { asProblem, type ApiProblem } from "../../api/problem";
 import type { Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { Code } from "../../components/Code";
 import { TextField } from "../../components/Field";
-import { useIntentions } from "../../components/FormDialog";
+import { SubmitButton, useIntentions, useSubmit } from "../../components/FormDialog";
 import { Problem } from "../../components/Problem";
 import { Time } from "../../components/Time";
 import { announce } from "../../components/Toast";
@@ -21,24 +20,19 @@ function Taken({ artifact }: { artifact: Artifact }) {
 
 function TakeForm({ artifact, taken }: { artifact: Artifact; taken: (artifact: Artifact) => void }) {
   const [who, setWho] = useState("");
-  const [problem, setProblem] = useState<ApiProblem | null>(null);
+  const id = useId();
   const keyOf = useIntentions();
-  const take = async () => {
+  const { pending, problem, onSubmit } = useSubmit(async () => {
     const body = { for: who.trim() };
-    try {
-      const { artifact: own } = await post<{ artifact: Artifact }>(`/v1/artifacts/${artifact.id}/consume`, body, { key: keyOf(body) });
-      setProblem(null);
-      taken(own);
-      announce(`The ${artifact.type} was taken`);
-    } catch (error) {
-      setProblem(asProblem(error));
-    }
-  };
+    const { artifact: own } = await post<{ artifact: Artifact }>(`/v1/artifacts/${artifact.id}/consume`, body, { key: keyOf(body) });
+    taken(own);
+    announce(`The ${artifact.type} was taken`);
+  });
   return (
-    <form class="stack" onSubmit={(event) => event.preventDefault()}>
+    <form class="stack" id={id} onSubmit={(event) => void onSubmit(event)}>
       <div class="message-take">
         <TextField label="For" value={who} onInput={setWho} placeholder="signup-7" hint="The account or run that uses it" />
-        <Button disabled={!who.trim()} onPress={take}>Take the {artifact.type}</Button>
+        <SubmitButton form={id} pending={pending} disabled={!who.trim()}>Take the {artifact.type}</SubmitButton>
       </div>
       {problem && <Problem problem={problem} />}
     </form>

@@ -1,11 +1,13 @@
 // Who works on a thread, how many replies it may still get, and its labels.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useId, useState } from "preact/hooks";
 import { del, patch } from "../../api/client";
 import { Button } from "../../components/Button";
 import { confirm } from "../../components/Dialog";
 import { TextField } from "../../components/Field";
+import { SubmitButton, useSubmit } from "../../components/FormDialog";
 import { Meter } from "../../components/Meter";
 import { Facts } from "../../components/PageHead";
+import { Problem } from "../../components/Problem";
 import { Time } from "../../components/Time";
 import { toast } from "../../components/Toast";
 import { may } from "../../session/session";
@@ -79,10 +81,11 @@ export function Labels({ thread, set }: { thread: Thread; set: (thread: Thread) 
   const [added, setAdded] = useState("");
   const allowed = may("reply");
   const change = async (labels: string[]) => set({ ...thread, ...(await patch<Thread>(`/v1/threads/${thread.id}`, { labels })), entries: thread.entries });
-  const add = async () => {
+  const id = useId();
+  const { pending, problem, onSubmit } = useSubmit(async () => {
     await change([...new Set([...thread.labels, added.trim()])]);
     setAdded("");
-  };
+  });
   return (
     <section class="card stack" aria-labelledby="labels">
       <h2 id="labels">Labels</h2>
@@ -96,11 +99,12 @@ export function Labels({ thread, set }: { thread: Thread; set: (thread: Thread) 
         ))}
       </ul>
       {allowed && (
-        <form class="threads-add" onSubmit={(event) => event.preventDefault()}>
+        <form class="threads-add" id={id} onSubmit={(event) => void onSubmit(event)}>
           <TextField label="New label" value={added} onInput={setAdded} placeholder="billing" />
-          <Button disabled={!added.trim()} onPress={add}>Add</Button>
+          <SubmitButton form={id} pending={pending} disabled={!added.trim()}>Add</SubmitButton>
         </form>
       )}
+      {problem && <Problem problem={problem} />}
     </section>
   );
 }
