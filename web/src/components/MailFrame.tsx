@@ -4,8 +4,15 @@ import { safeMailDocument } from "./mail-html";
 
 const HINT = "Styles and images from elsewhere are left out; links show where they lead.";
 
+/** Browsers with Trusted Types accept the document of a frame from a policy only. This is the only one of the dashboard. */
+interface TrustedTypes {
+  createPolicy: (name: string, rules: { createHTML: (html: string) => string }) => { createHTML: (html: string) => string };
+}
+const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypes };
+const policy = trustedTypes?.createPolicy("mailonce-mail", { createHTML: safeMailDocument }) ?? { createHTML: safeMailDocument };
+
 export function MailFrame({ html, label, hint = HINT }: { html: string; label: string; hint?: string }) {
-  const document = useMemo(() => safeMailDocument(html), [html]);
+  const document = useMemo(() => policy.createHTML(html), [html]);
   return (
     <div class="mail-frame">
       <iframe sandbox="" srcdoc={document} title={label} />
