@@ -8,6 +8,7 @@ import { useShortcuts } from "../../components/keys";
 import { StateChip } from "../../components/StateChip";
 import { Time } from "../../components/Time";
 import { reportProblem, toast } from "../../components/Toast";
+import { visible } from "../../components/visible";
 import { search, setSearch } from "../../router";
 import { may } from "../../session/session";
 import { Addresses, Bodies, Warnings } from "./HeldEmail";
@@ -32,6 +33,13 @@ function Similar({ similar }: { similar: Schema["SimilarEmailBody"] }) {
     </section>
   );
 }
+
+const Source = ({ summary, text }: { summary: string; text: string | null | undefined }) => text == null ? null : (
+  <details>
+    <summary>{summary}</summary>
+    <pre class="plain-text full">{visible(text)}</pre>
+  </details>
+);
 
 function useDecision({ escalation, done }: ApproveProps) {
   const approve = async () => {
@@ -72,12 +80,8 @@ export function Approve(props: ApproveProps) {
         <Addresses email={email} />
         <hr />
         <Bodies email={email} frame />
-        {email.approval_text && (
-          <details>
-            <summary>All of it as plain text, with the address of every link</summary>
-            <pre class="plain-text full">{email.approval_text}</pre>
-          </details>
-        )}
+        <Source summary="All of it as plain text, with the address of every link" text={email.approval_text} />
+        <Source summary="Source of the HTML" text={email.html} />
       </section>
       {escalation.similar_email && <Similar similar={escalation.similar_email} />}
       <div class="needs-you-decision">
