@@ -1,4 +1,6 @@
 // One event: a line, and below it, when opened, the calls behind it and its JSON.
+import { useComputed } from "@preact/signals";
+import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../../api/client";
 import { useLoad } from "../../api/load";
@@ -37,13 +39,24 @@ function Detail({ event }: { event: MailEvent }) {
   return <div class="live-detail"><Tabs label="Event" tabs={tabs} /></div>;
 }
 
-export function EventRow({ event }: { event: MailEvent }) {
+const rows = new WeakMap<MailEvent, VNode>();
+
+/** The same element for the same event, which lets Preact skip the rows that were there before. */
+export function rowOf(event: MailEvent): VNode {
+  const row = rows.get(event) ?? <EventRow event={event} />;
+  rows.set(event, row);
+  return row;
+}
+
+function EventRow({ event }: { event: MailEvent }) {
   const [open, setOpen] = useState(false);
   useEffect(() => {
     if (event.about.kind === "email") wantName(event.about.id);
   }, [event.id]);
   const place = placeOf(event);
-  const name = nameOf(event);
+  // Computed, so that a new name renders only the rows that show it.
+  const name = useComputed(() => nameOf(event)).value;
+  const words = useComputed(() => wordsOf(event)).value;
   return (
     <div class="live-event">
       <div class="live-line">
@@ -53,7 +66,7 @@ export function EventRow({ event }: { event: MailEvent }) {
         <span class="live-time"><Time at={event.at} /></span>
         <span class="live-type"><span class={`chip ${toneOf(event.type)}`}>{event.type}</span></span>
         <span class="live-name">{place ? <a href={place}>{name}</a> : name}</span>
-        <span class="live-words">{wordsOf(event)}</span>
+        <span class="live-words">{words}</span>
       </div>
       {open && <Detail event={event} />}
     </div>

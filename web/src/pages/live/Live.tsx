@@ -10,7 +10,7 @@ import { List } from "../../components/List";
 import { PageHead } from "../../components/PageHead";
 import { Problem } from "../../components/Problem";
 import { search, setSearch } from "../../router";
-import { EventRow } from "./EventRow";
+import { rowOf } from "./EventRow";
 import { contains } from "./event-words";
 import { MAX_ROWS, useRecentEvents, type Recent } from "./recent";
 
@@ -69,7 +69,7 @@ export function Live() {
       <Filters kind={kind} text={text} />
       {streamState.value === "waiting" && <p class="notice wait" role="status">The stream is interrupted. It continues where it stopped as soon as the server answers.</p>}
       {recent.problem && <Problem problem={recent.problem} />}
-      {shown.length > 0 && <List label="Events" items={shown} keyOf={({ id }) => id} render={(event) => <EventRow event={event} />} />}
+      {shown.length > 0 && <List label="Events" items={shown} keyOf={({ id }) => id} render={rowOf} />}
       {shown.length === 0 && (recent.loading ? <Loading lines={6} /> : <Nothing filtered={Boolean(kind || text)} />)}
       {recent.events.length >= MAX_ROWS && <p class="muted small-text">The latest {MAX_ROWS} events are shown. <code>mailonce tail --after 0</code> prints all of them.</p>}
     </>

@@ -7,16 +7,25 @@ import type { Email, MailEvent } from "../../api/types";
 const MAX_NAMES = 2000;
 const MAX_QUEUE = 60;
 const MAX_RUNNING = 3;
+const PAUSE_MS = 100;
+const GATHER_MS = 150;
 
 export const names = signal<ReadonlyMap<string, string>>(new Map());
 const asked = new Set<string>();
 const queue: string[] = [];
 let running = 0;
 
+let fresh: [id: string, name: string][] = [];
+
+/** Several names that arrive together are one change. */
 function add(known: [id: string, name: string][]): void {
-  const fresh = known.filter(([id, name]) => id && name && names.peek().get(id) !== name);
-  if (fresh.length === 0) return;
-  names.value = new Map([...names.peek(), ...fresh].slice(-MAX_NAMES));
+  const isScheduled = fresh.length > 0;
+  fresh.push(...known.filter(([id, name]) => id && name && names.peek().get(id) !== name));
+  if (isScheduled || fresh.length === 0) return;
+  window.setTimeout(() => {
+    names.value = new Map([...names.peek(), ...fresh].slice(-MAX_NAMES));
+    fresh = [];
+  }, GATHER_MS);
 }
 
 /** Keeps what events say about messages and their threads. */
@@ -33,8 +42,9 @@ async function work(): Promise<void> {
   if (id === undefined || running >= MAX_RUNNING) return void (id && queue.push(id));
   running += 1;
   const email = await get<Email>(`/v1/emails/${id}`).catch(() => null);
-  running -= 1;
   if (email) add([[id, email.subject || "(no subject)"]]);
+  await new Promise((resolve) => window.setTimeout(resolve, PAUSE_MS));
+  running -= 1;
   return work();
 }
 
