@@ -77,6 +77,17 @@ const takeCode = async ({ page, goto, axe, picture }) => {
   await main.getByText("402625").first().waitFor();
 };
 
+const createInbox = async ({ page, goto, axe }) => {
+  await goto("/inboxes");
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await page.keyboard.press("c");
+  await page.getByLabel("Address").fill("orders");
+  await axe();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name: "orders@mailonce.test" }).waitFor();
+  await page.getByRole("heading", { name: "No message yet" }).waitFor();
+};
+
 const readHostile = async ({ page, goto, axe, picture }) => {
   await goto(`/messages/${attack("attack")}`);
   await page.getByText("Somebody talks to the model.").waitFor();
@@ -124,6 +135,7 @@ const REFUSED_TAKE = /status of 409.*\/consume/;
 await withBrowser(async (browser) => {
   browser.page.on("dialog", () => assert.fail("a dialog was opened"));
   await takeCode(browser);
+  await createInbox(browser);
   await readHostile(browser);
   await readHuge(browser);
   await listHostile(browser);

@@ -50,7 +50,7 @@ export function Inboxes() {
       {items.length === 0 && done && (
         <Empty title="No inbox yet">
           <p>An inbox receives mail for one address. Agents wait for messages in it, take codes, and reply.</p>
-          <Code label="the command" text="mailonce inbox create --username support" />
+          <Code label="the command" text="mailonce inbox create --username orders" />
         </Empty>
       )}
       {items.length > 0 && <div class="card flush"><InboxTable inboxes={items} /><More done={done} loading={loading} more={more} /></div>}

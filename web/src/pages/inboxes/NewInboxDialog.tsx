@@ -25,9 +25,9 @@ export function NewInboxDialog({ close }: { close: () => void }) {
   };
   return (
     <FormDialog title="Create an inbox" action="Create inbox" onClose={close} submit={create}>
-      <TextField label="Address" value={form.address} onInput={change("address")} placeholder="support" hint="A name, or a whole address. Leave it empty for a random one." />
-      <TextField label="Display name" value={form.name} onInput={change("name")} placeholder="Support" hint="Shown to people who get mail from this inbox." />
-      <TextField label="Agent" value={form.agent} onInput={change("agent")} placeholder="support-bot" />
+      <TextField label="Address" value={form.address} onInput={change("address")} placeholder="orders" hint="A name, or a whole address. Leave it empty for a random one." />
+      <TextField label="Display name" value={form.name} onInput={change("name")} placeholder="Order desk" hint="Shown to people who get mail from this inbox." />
+      <TextField label="Agent" value={form.agent} onInput={change("agent")} placeholder="order-bot" />
       <SelectField label="Lifetime" value={form.ttl} onChange={change("ttl")} options={LIFETIMES} hint="Afterwards it refuses mail and keeps its history." />
     </FormDialog>
   );
