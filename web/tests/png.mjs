@@ -50,7 +50,7 @@ const distance = (a, b) => ((a >> 16) - (b >> 16)) ** 2 + (((a >> 8) & 255) - ((
 const paletteOf = (counts) => {
   const palette = [];
   const colors = [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a));
-  for (const tolerance of [300, 30, 0]) {
+  for (const tolerance of [48, 8, 0]) {
     for (const color of colors) {
       if (palette.length === 256) return palette;
       if (palette.every((other) => distance(color, other) > tolerance)) palette.push(color);

@@ -140,5 +140,5 @@ export const seed = async () => {
   }, "an unknown email, a held one and a question", 30_000);
   const question = (reason) => open.find((entry) => entry.reason === reason).id;
   await eventually(async () => (await api("GET", `/v1/endpoints/${endpoint.id}/notices?limit=100`)).data.some(({ attempts, state }) => state === "pending" && attempts.length > 1), "a notice with failed attempts", 20_000);
-  return { email: email.id, endpoint: endpoint.id, inbox: inbox.id, message: message.id, thread, unknown: question("unknown"), approval: question("approval"), asked: question("asked"), close: receiver.close };
+  return { email: email.id, endpoint: endpoint.id, inbox: inbox.id, message: message.id, thread, unknown: question("unknown"), approval: open.find(({ email: held }) => held?.subject?.includes("20 %")).id, asked: question("asked"), close: receiver.close };
 };

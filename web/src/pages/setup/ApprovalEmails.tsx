@@ -16,7 +16,7 @@ export function ApprovalEmails({ value, change }: { value: ApprovalEmailsBody | 
     <section class="card stack" aria-labelledby="approval-emails">
       <h2 id="approval-emails">Emails to deciders</h2>
       <p class="muted">Approvers and administrators with an address get each question with a link of their own. Without a sender, nobody is told by email.</p>
-      <div class="grid">
+      <div class="setup-two">
         <TextField label="Sender" value={value?.from ?? ""} placeholder="questions@example.com" onInput={(from) => (from.trim() ? set({ from: from.trim() }) : change(null))} />
         <TextField label="Tell the next person after" value={value?.next_after ?? ""} placeholder="All at once" hint="Such as 30m; 1 minute to 1 day." onInput={(after) => set({ next_after: after.trim() || null })} />
         <TextField label="Quiet hours from" value={quiet.from} placeholder="22:00" hint="In the team's time zone." onInput={(from) => setQuiet(from.trim(), quiet.to)} />
