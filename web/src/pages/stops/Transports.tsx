@@ -75,7 +75,7 @@ function OrphanedList({ orphaned, move }: { orphaned: Orphaned[]; move: (orphane
     <ul class="stack" aria-label="Missing transports">
       {orphaned.map((entry) => (
         <li class="notice wait row spread" key={entry.name}>
-          <span><strong>{entry.name}</strong> is missing on every node: {entry.waiting.toLocaleString("en")} handoffs wait, {entry.unknown.toLocaleString("en")} are unknown.</span>
+          <span><strong>{entry.name}</strong> is missing on every node: {entry.waiting.toLocaleString("en")} handoffs wait, {entry.unknown.toLocaleString("en")} unknown.</span>
           <Button disabled={!may("operator")} onPress={() => move(entry)}>Move…</Button>
         </li>
       ))}
