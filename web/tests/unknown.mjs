@@ -50,7 +50,7 @@ const settleClaim = async ({ page, goto, axe, picture }) => {
     return open.length > 0 && open;
   }, "a question about the claim", 40_000);
   await goto(`/needs-you/${question.id}`);
-  await page.getByText("billing-7").waitFor();
+  await page.getByText("billing-7", { exact: true }).waitFor();
   await axe();
   await picture("unknown-claim");
   await page.getByRole("button", { name: "It happened" }).click();
