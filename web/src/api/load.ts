@@ -1,0 +1,118 @@
+// Loading for pages: one object, or the pages of a list. Both keep what they have while they load again.
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { isReturning } from "../router";
+import { get, type Query } from "./client";
+import { asProblem, type ApiProblem } from "./problem";
+import type { Page } from "./types";
+
+export interface Loaded<T> {
+  data: T | null;
+  problem: ApiProblem | null;
+  loading: boolean;
+  reload: () => Promise<void>;
+  /** Replaces the data, for example with the answer of a change. */
+  set: (data: T) => void;
+}
+
+/** Calls `load` at first and whenever `deps` change. Answers that arrive late are dropped. */
+export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: readonly unknown[]): Loaded<T> {
+  const [state, setState] = useState<{ data: T | null; problem: ApiProblem | null; loading: boolean }>({ data: null, problem: null, loading: true });
+  const running = useRef<AbortController | null>(null);
+  const reload = useCallback(async () => {
+    running.current?.abort();
+    const controller = new AbortController();
+    running.current = controller;
+    setState((old) => ({ ...old, loading: true }));
+    try {
+      const data = await load(controller.signal);
+      if (!controller.signal.aborted) setState({ data, problem: null, loading: false });
+    } catch (error) {
+      if (!controller.signal.aborted) setState((old) => ({ ...old, problem: asProblem(error), loading: false }));
+    }
+  }, deps);
+  useEffect(() => {
+    setState({ data: null, problem: null, loading: true });
+    void reload();
+    return () => running.current?.abort();
+  }, [reload]);
+  const set = useCallback((data: T) => setState({ data, problem: null, loading: false }), []);
+  return { ...state, reload, set };
+}
+
+export interface Pages<T> {
+  items: T[];
+  problem: ApiProblem | null;
+  loading: boolean;
+  /** No further page exists. */
+  done: boolean;
+  more: () => Promise<void>;
+  reload: () => Promise<void>;
+  update: (change: (items: T[]) => T[]) => void;
+}
+
+interface PagesState<T> {
+  items: T[];
+  cursor: string | null;
+  problem: ApiProblem | null;
+  loading: boolean;
+  done: boolean;
+}
+
+/** The rows of lists that were left, so that the back button shows them at once. */
+const left = new Map<string, PagesState<unknown>>();
+const MAX_LEFT = 5;
+
+function remember(name: string, state: PagesState<unknown>): void {
+  left.delete(name);
+  left.set(name, state);
+  const oldest = left.keys().next();
+  if (left.size > MAX_LEFT && !oldest.done) left.delete(oldest.value);
+}
+
+/** The pages of a list with cursors. `more()` loads the next page; `reload()` loads the first one again. */
+export function usePages<T>(path: string, query: Query): Pages<T> {
+  const empty: PagesState<T> = { items: [], cursor: null, problem: null, loading: true, done: false };
+  const text = JSON.stringify(query);
+  const name = `${path} ${text}`;
+  const kept = isReturning() ? (left.get(name) as PagesState<T> | undefined) : undefined;
+  const [state, setState] = useState(kept ?? empty);
+  const running = useRef<AbortController | null>(null);
+  const latest = useRef(state);
+  latest.current = state;
+  const isFirst = useRef(true);
+  const load = async (cursor: string | null, before: T[]) => {
+    running.current?.abort();
+    const controller = new AbortController();
+    running.current = controller;
+    setState((old) => ({ ...old, loading: true, problem: null }));
+    try {
+      let page = await get<Page<T>>(path, { ...(JSON.parse(text) as Query), cursor }, { signal: controller.signal });
+      // With a filter the server looks through a part of the list at a time, and a page can be empty while more follow.
+      while (page.data.length === 0 && page.next_cursor) {
+        page = await get<Page<T>>(path, { ...(JSON.parse(text) as Query), cursor: page.next_cursor }, { signal: controller.signal });
+      }
+      if (controller.signal.aborted) return;
+      const next = page.next_cursor ?? null;
+      setState({ items: [...before, ...page.data], cursor: next, problem: null, loading: false, done: !next });
+    } catch (error) {
+      if (!controller.signal.aborted) setState((old) => ({ ...old, problem: asProblem(error), loading: false }));
+    }
+  };
+  useEffect(() => {
+    if (!(isFirst.current && kept)) {
+      setState(empty);
+      void load(null, []);
+    }
+    isFirst.current = false;
+    return () => {
+      running.current?.abort();
+      if (!latest.current.loading) remember(name, latest.current as PagesState<unknown>);
+    };
+  }, [path, text]);
+  return {
+    ...state,
+    more: async () => (state.loading || state.done ? undefined : load(state.cursor, state.items)),
+    reload: () => load(null, []),
+    update: (change) => setState((old) => ({ ...old, items: change(old.items) })),
+  };
+}

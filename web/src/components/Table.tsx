@@ -1,0 +1,59 @@
+// A table whose rows open with Enter or a click. On a phone, columns with `wide` are hidden.
+import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
+import { useRowKeys } from "./keys";
+
+export interface Column<T> {
+  head: string;
+  cell: (row: T) => ComponentChildren;
+  /** Hidden on narrow screens. */
+  wide?: boolean;
+  /** Numbers are aligned at their end. */
+  number?: boolean;
+}
+
+export interface TableProps<T> {
+  label: string;
+  rows: T[];
+  columns: Column<T>[];
+  keyOf: (row: T) => string;
+  /** Makes the first cell a link that covers the row. */
+  href?: (row: T) => string;
+}
+
+const classOf = <T,>({ wide, number }: Column<T>) => [wide ? "wide" : "", number ? "number" : ""].join(" ");
+
+export function Table<T>({ label, rows, columns, keyOf, href }: TableProps<T>) {
+  const body = useRef<HTMLTableSectionElement>(null);
+  useRowKeys(body);
+  return (
+    <div class="table-scroll">
+      <table class={href ? "table links" : "table"} aria-label={label}>
+        <thead>
+          <tr>{columns.map((column) => <th scope="col" class={classOf(column)} key={column.head}>{column.head}</th>)}</tr>
+        </thead>
+        <tbody ref={body}>
+          {rows.map((row) => (
+            <tr key={keyOf(row)}>
+              {columns.map((column, index) => (
+                <td class={classOf(column)} key={column.head}>
+                  {index === 0 && href ? <a href={href(row)} data-row="">{column.cell(row)}</a> : column.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** The end of a list with cursors. */
+export function More({ done, loading, more }: { done: boolean; loading: boolean; more: () => Promise<void> }) {
+  if (done) return null;
+  return (
+    <p class="more">
+      <button type="button" class="button" disabled={loading} onClick={() => void more()}>{loading ? "Loading…" : "Show more"}</button>
+    </p>
+  );
+}

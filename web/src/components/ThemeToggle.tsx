@@ -1,0 +1,28 @@
+// Light, dark, or as the system says. theme.js applies a stored choice before the first paint.
+import { signal } from "@preact/signals";
+
+type Theme = "system" | "light" | "dark";
+const STORAGE_KEY = "mailonce.theme";
+const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
+
+const stored = (): Theme => {
+  const theme = document.documentElement.dataset["theme"];
+  return theme === "light" || theme === "dark" ? theme : "system";
+};
+const theme = signal<Theme>(stored());
+
+export function setTheme(next: Theme): void {
+  theme.value = next;
+  if (next === "system") {
+    delete document.documentElement.dataset["theme"];
+    localStorage.removeItem(STORAGE_KEY);
+  } else {
+    document.documentElement.dataset["theme"] = next;
+    localStorage.setItem(STORAGE_KEY, next);
+  }
+}
+
+export const toggleTheme = (): void => setTheme(NEXT[theme.value]);
+
+export const ThemeToggle = () =>
+  <button type="button" class="button quiet small" onClick={toggleTheme}>Theme: {theme.value}</button>;

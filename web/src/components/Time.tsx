@@ -1,0 +1,42 @@
+// Times: relative in the text, absolute in the title.
+import { signal } from "@preact/signals";
+
+const now = signal(Date.now());
+window.setInterval(() => {
+  if (!document.hidden) now.value = Date.now();
+}, 5000);
+
+const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [["day", 86_400_000], ["hour", 3_600_000], ["minute", 60_000], ["second", 1000]];
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
+
+export function relativeTime(at: string, from: number = Date.now()): string {
+  const distance = Date.parse(at) - from;
+  const size = Math.abs(distance);
+  if (Number.isNaN(distance)) return at;
+  if (size < 5000) return distance > 0 ? "in a moment" : "just now";
+  if (size > 30 * 86_400_000) return at.slice(0, 10);
+  const [unit, ms] = UNITS.find(([, length]) => size >= length) ?? ["second", 1000];
+  return relative.format(Math.round(distance / ms), unit);
+}
+
+export const absoluteTime = (at: string): string =>
+  new Intl.DateTimeFormat("en-CA", { dateStyle: "medium", timeStyle: "medium", hour12: false }).format(new Date(at));
+
+export function Time({ at }: { at: string }) {
+  if (Number.isNaN(Date.parse(at))) return <span>{at}</span>;
+  return <time dateTime={at} title={`${absoluteTime(at)} (${at})`}>{relativeTime(at, Math.max(now.value, Date.now()))}</time>;
+}
+
+/** `840 ms`, `3.2 s`, `4 min`, `2 h`. */
+export function duration(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${Number((ms / 1000).toFixed(1))} s`;
+  if (ms < 3_600_000) return `${Math.round(ms / 60_000)} min`;
+  return ms < 172_800_000 ? `${Math.round(ms / 3_600_000)} h` : `${Math.round(ms / 86_400_000)} days`;
+}
+
+/** `1.2 MB`. */
+export function bytes(size: number): string {
+  if (size < 1000) return `${size} B`;
+  return size < 1_000_000 ? `${(size / 1000).toFixed(1)} KB` : `${(size / 1_000_000).toFixed(1)} MB`;
+}

@@ -1,0 +1,83 @@
+// What an empty dashboard teaches: paste a command twice, and watch the duplicate appear.
+import { useState } from "preact/hooks";
+import { intention, post } from "../../api/client";
+import { useEvents } from "../../api/events";
+import type { MailEvent, Schema } from "../../api/types";
+import { Button } from "../../components/Button";
+import { Code } from "../../components/Code";
+import { PageHead } from "../../components/PageHead";
+import { Time } from "../../components/Time";
+import { announce } from "../../components/Toast";
+import { may } from "../../session/session";
+import { Storm } from "./Storm";
+
+const command = (sender: string, key: string) => `curl -s ${window.location.origin}/v1/emails \\
+  -H "Authorization: Bearer ${key || "$MAILONCE_API_KEY"}" \\
+  -H 'Idempotency-Key: hello-1' -H 'Content-Type: application/json' \\
+  -d '{"from": "${sender}", "to": "you@example.com", "subject": "Hello", "text": "Sent once."}'`;
+
+const WORDS: Record<string, string> = {
+  "email.accepted": "Accepted: the first call created the email",
+  "email.held": "Accepted and held: a person decides",
+  "email.sent": "Sent: the next hop has it",
+  "email.delivered": "Delivered",
+};
+
+function EventLine({ event }: { event: MailEvent }) {
+  const calls = (event.data as { call_count?: number }).call_count ?? 1;
+  const duplicate = event.type === "email.duplicate";
+  return (
+    <li class={duplicate ? "duplicate" : ""}>
+      <strong>{duplicate ? `Duplicate stopped: ${calls === 1 ? "the call" : `${calls} calls`} got the first email back, and nothing was sent` : WORDS[event.type] ?? event.type}</strong>
+      <span><Time at={event.at} /> · <a href={`/emails/${event.about.id}`}>open</a></span>
+    </li>
+  );
+}
+
+function Listening() {
+  const [events, setEvents] = useState<MailEvent[]>([]);
+  useEvents("email.*", (event) => {
+    setEvents((old) => [...old.slice(-19), event]);
+    if (event.type === "email.duplicate") announce("A duplicate was stopped");
+  });
+  const next = events.length === 0
+    ? "Waiting for the first call…"
+    : events.some(({ type }) => type === "email.duplicate") ? "That is all there is to it: same key, one email." : "Now run the same command again.";
+  return (
+    <div class="home-live">
+      <ol>{events.map((event) => <EventLine key={event.id} event={event} />)}</ol>
+      <p class="home-waiting" role="status">{next}</p>
+    </div>
+  );
+}
+
+function KeyButton({ onKey }: { onKey: (key: string) => void }) {
+  const [intent] = useState(intention);
+  if (!may("admin")) return <p class="hint">Set <code>MAILONCE_API_KEY</code> first. <code>mailonce dev</code> prints one at its start.</p>;
+  const create = async () => {
+    const created = await post<Schema["CreatedApiKeyBody"]>("/v1/api-keys", { name: "first-email", scopes: ["send", "read"] }, { key: intent });
+    onKey(created.api_key);
+  };
+  return <Button class="small" onPress={create}>Fill in a new API key</Button>;
+}
+
+export function FirstRun({ sender, leave }: { sender: string; leave: () => void }) {
+  const [key, setKey] = useState("");
+  return (
+    <>
+      <PageHead title="Send your first email, twice" intro="mailonce makes each email happen once. See it with your own eyes: the second call sends nothing.">
+        <Button onPress={leave}>Go to the overview</Button>
+      </PageHead>
+      <section class="card stack" aria-labelledby="first-run-curl">
+        <h2 id="first-run-curl">1. Run this in a terminal, two times</h2>
+        <Code text={command(sender, key)} label="the command" />
+        {key ? <p class="hint">The key is shown only now. It may send and read, nothing else.</p> : <KeyButton onKey={setKey} />}
+        <Listening />
+      </section>
+      <section class="card stack" aria-labelledby="first-run-storm">
+        <h2 id="first-run-storm">2. Or let this page do it, 50 times at once</h2>
+        <Storm sender={sender} />
+      </section>
+    </>
+  );
+}

@@ -1,0 +1,69 @@
+// Conversations: messages and emails that reply to each other.
+import { get } from "../../api/client";
+import { useLoad, usePages } from "../../api/load";
+import { useRefreshPages } from "../../api/refresh";
+import type { Page, Schema } from "../../api/types";
+import { Code } from "../../components/Code";
+import { Empty, Loading } from "../../components/Empty";
+import { SelectField, TextField } from "../../components/Field";
+import { PageHead } from "../../components/PageHead";
+import { Problem } from "../../components/Problem";
+import { More, Table } from "../../components/Table";
+import { Time } from "../../components/Time";
+import { search, setSearch } from "../../router";
+import { isHeld, type Thread } from "./lease";
+
+const PAGE = 50;
+const HANDLED: [string, string][] = [["", "All threads"], ["false", "Not handled"], ["true", "Handled"]];
+
+function Filters() {
+  const { data } = useLoad((signal) => get<Page<Schema["InboxBody"]>>("/v1/inboxes", { limit: 100 }, { signal }), []);
+  const inboxes: [string, string][] = (data?.data ?? []).map(({ id, address }) => [id, address]);
+  return (
+    <search class="threads-filters">
+      <SelectField label="Inbox" value={search.value.get("inbox") ?? ""} onChange={(inbox) => setSearch({ inbox })} options={[["", "All inboxes"], ...inboxes]} />
+      <SelectField label="State" value={search.value.get("handled") ?? ""} onChange={(handled) => setSearch({ handled })} options={HANDLED} />
+      <TextField label="Label" value={search.value.get("label") ?? ""} onInput={(label) => setSearch({ label })} placeholder="billing" />
+    </search>
+  );
+}
+
+function Worker({ thread }: { thread: Thread }) {
+  if (isHeld(thread)) return <span class="chip busy free-text">{thread.lease?.holder}</span>;
+  return thread.handled_at ? <span class="chip good">handled</span> : <span class="muted">nobody</span>;
+}
+
+function ThreadTable({ threads }: { threads: Thread[] }) {
+  return (
+    <Table label="Threads" rows={threads} keyOf={({ id }) => id} href={({ id }) => `/threads/${id}`} columns={[
+      { head: "Subject", cell: ({ subject, labels }) => <>{subject || "(no subject)"} {labels.map((label) => <span class="chip plain free-text threads-mark" key={label}>{label}</span>)}</> },
+      { head: "Works on it", cell: (thread) => <Worker thread={thread} /> },
+      { head: "Received", number: true, wide: true, cell: ({ message_count: count }) => count },
+      { head: "Sent", number: true, wide: true, cell: ({ email_count: count }) => count },
+      { head: "Active", cell: ({ last_activity_at: at }) => <Time at={at} /> },
+    ]} />
+  );
+}
+
+export function Threads() {
+  const query = Object.fromEntries(["inbox", "handled", "label"].map((name) => [name, search.value.get(name)?.trim() || undefined]));
+  const pages = usePages<Thread>("/v1/threads", { ...query, limit: PAGE });
+  const { items, problem, loading, done, more, reload } = pages;
+  useRefreshPages("message.*,thread.*,email.accepted,email.held", pages, PAGE);
+  const filtered = Object.values(query).some(Boolean);
+  return (
+    <>
+      <PageHead title="Threads" intro="Conversations, the most recently active first, and who works on them." />
+      <Filters />
+      {problem && <Problem problem={problem} retry={reload} />}
+      {items.length === 0 && !problem && !done && <Loading lines={5} />}
+      {items.length === 0 && done && (filtered ? <Empty title="No thread matches" /> : (
+        <Empty title="No conversation yet">
+          <p>A message starts a thread, and every reply belongs to it. One agent at a time works on a thread, and each message is answered once.</p>
+          <Code label="the command" text={'mailonce simulate inbound --from ann@example.com --text "When do you open?"'} />
+        </Empty>
+      ))}
+      {items.length > 0 && <div class="card flush"><ThreadTable threads={items} /><More done={done} loading={loading} more={more} /></div>}
+    </>
+  );
+}

@@ -1,0 +1,89 @@
+// Held emails in the window of a phone: what will be sent is shown, then approved, edited and rejected in a row. On a
+// desktop several are approved at once, by keyboard.
+import assert from "node:assert/strict";
+import { api, eventually, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
+
+const hold = async (subject, more = {}) => {
+  const email = await api("POST", "/v1/emails", { from: "agent@mailonce.test", to: ["eve@example.com"], subject, text: `Dear Eve,\n\nplease pay for ${subject}.\n`, ...more });
+  assert.equal(email.state, "held");
+  return email.id;
+};
+const state = async (id) => (await api("GET", `/v1/emails/${id}`)).state;
+
+await api("POST", "/v1/rules", {
+  name: "invoices", direction: "outbound", actions: [{ type: "approve" }], match: { conditions: [{ field: "subject", operator: "contains", value: "Invoice" }] },
+});
+
+const onPhone = async ({ page, goto, axe, picture }) => {
+  const rejected = await hold("Invoice 3", { text: "Pay \u202e001\u202c euros." });
+  const edited = await hold("Invoice 2");
+  const approved = await hold("Invoice 1", {
+    from: "Your Bank <agent@mailonce.test>", headers: { "X-Priority": "1" }, cc: ["bob@example.com"], reply_to: ["pay@elsewhere.example"], attachments: [{ filename: "invoice.pdf", content: "aGVsbG8=" }],
+    html: '<p style="color:red" onclick="alert(1)">Dear Eve, please pay <b>900</b>.</p><img src="https://tracker.example/x.png"><script>alert(1)</script>',
+  });
+  await goto("/needs-you");
+  await page.getByRole("link", { name: "Invoice 1" }).click();
+  await page.getByRole("button", { name: "Approve and send" }).waitFor();
+  const text = await page.locator("main").innerText();
+  for (const part of ["Your Bank <agent@mailonce.test>", "X-Priority: 1", "eve@example.com", "bob@example.com", "pay@elsewhere.example", "invoice.pdf", "please pay for Invoice 1", "Look twice", "Replies go to another organization"]) {
+    assert.ok(text.includes(part), `${part}: ${text}`);
+  }
+  const frame = page.frameLocator("iframe");
+  assert.ok((await frame.locator("body").innerText()).includes("900"));
+  assert.equal(await frame.locator("script").count(), 0);
+  await fitsWidth(page);
+  await axe();
+  await picture("approve-phone");
+  await page.getByRole("button", { name: "Approve and send" }).click();
+  await page.getByRole("heading", { name: "Invoice 2", level: 1 }).waitFor();
+  assert.notEqual(await state(approved), "held");
+
+  await page.getByRole("button", { name: "Edit first" }).click();
+  await page.getByLabel("Subject").fill("Invoice 2, corrected");
+  await page.getByLabel("Text").fill("Dear Eve,\n\nno need to pay.\n");
+  const diff = await page.getByRole("group", { name: "Changes" }).innerText();
+  assert.ok(diff.includes("Invoice 2, corrected") && diff.includes("please pay for Invoice 2."), diff);
+  await fitsWidth(page);
+  await axe();
+  await picture("approve-phone-edit", { fullPage: true });
+  await page.getByRole("button", { name: "Send the edited email" }).click();
+  await page.getByRole("heading", { name: "Invoice 3", level: 1 }).waitFor();
+  const next = await eventually(async () => (await api("GET", `/v1/emails/${edited}`)).resent_as, "the edited version");
+  assert.equal((await api("GET", `/v1/emails/${next}`)).subject, "Invoice 2, corrected");
+
+  await page.getByText("Pay [U+202E]001[U+202C] euros.").first().waitFor();
+  await page.getByRole("button", { name: "Reject…" }).click();
+  await page.getByLabel("Reason").fill("wrong customer");
+  await axe();
+  await page.getByRole("dialog").getByRole("button", { name: "Reject" }).click();
+  await page.getByText("Nothing waits for you").waitFor();
+  await eventually(async () => (await state(rejected)) === "cancelled", "the rejected email is cancelled");
+  await fitsWidth(page);
+};
+
+const byKeyboard = async ({ page, goto, axe, picture }) => {
+  const ids = [await hold("Invoice 11"), await hold("Invoice 12"), await hold("Invoice 13")];
+  await goto("/needs-you");
+  for (const name of ["Invoice 11", "Invoice 12", "Invoice 13"]) await page.getByRole("link", { name }).waitFor();
+  assert.equal(await page.getByText("please pay for").count(), 3, "every body is visible");
+  await page.keyboard.press("j");
+  await page.keyboard.press("x");
+  await page.keyboard.press("j");
+  await page.keyboard.press("x");
+  await page.getByRole("region", { name: "Selected emails" }).waitFor();
+  await axe();
+  await picture("approve-several");
+  await page.getByRole("button", { name: "Approve 2" }).click();
+  await page.getByText("2 emails approved").waitFor();
+  await page.getByRole("link", { name: "Invoice 13" }).waitFor({ state: "detached" });
+  await page.keyboard.press("j");
+  await page.keyboard.press("a");
+  await page.getByText("Nothing waits for you").waitFor();
+  for (const id of ids) await eventually(async () => (await state(id)) !== "held", "each is released");
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
+  await axe();
+};
+
+await withBrowser(onPhone, { viewport: PHONE });
+await withBrowser(byKeyboard, { colorScheme: "dark" });

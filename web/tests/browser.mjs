@@ -1,0 +1,113 @@
+// What all tests share: a signed-in Chromium that fails on console errors, policy violations and requests to other
+// hosts, a client of the API, and the check with axe.
+//
+// Needs MAILONCE_URL, MAILONCE_SIGN_IN and MAILONCE_API_KEY (`tests/run.mjs` starts a server and sets them), and CHROMIUM
+// unless Chromium is at /usr/bin/chromium. SCREENSHOTS is a folder for pictures.
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+import { serve } from "../dev.mjs";
+
+const { CHROMIUM = "/usr/bin/chromium", MAILONCE_URL, MAILONCE_API_KEY, MAILONCE_SIGN_IN, SCREENSHOTS } = process.env;
+const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+
+export const DESKTOP = { width: 1280, height: 800 };
+export const PHONE = { width: 390, height: 844 };
+
+/** Calls the API with the API key. Throws unless the status is 2xx. */
+export const api = async (method, path, body, headers = {}) => {
+  const response = await fetch(MAILONCE_URL + path, {
+    method, body: body && JSON.stringify(body),
+    headers: { authorization: `Bearer ${MAILONCE_API_KEY}`, "content-type": "application/json", ...headers },
+  });
+  const text = await response.text();
+  assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`);
+  return text ? JSON.parse(text) : undefined;
+};
+
+/** The server's own dashboard, or dist behind the development server when the server has none. */
+const findDashboard = async () => {
+  const page = await fetch(`${MAILONCE_URL}/`, { headers: { accept: "text/html" } });
+  if (page.ok && (await page.text()).includes("/assets/app.js")) return { url: MAILONCE_URL, close: () => undefined };
+  const { url, server } = await serve(MAILONCE_URL);
+  return { url, close: () => server.closeAllConnections() ?? server.close() };
+};
+
+/** The link that the server printed works once; later tests of the same server get one for a new person. */
+const newSignInLink = async () => {
+  const person = await api("POST", "/v1/people", { name: `Test ${Date.now()}`, role: "admin", address: `test-${Date.now()}@example.com` });
+  return (await api("POST", `/v1/people/${person.id}/sign-in-links`)).url;
+};
+
+const signIn = async (page, dashboard) => {
+  const open = (link) => page.goto(dashboard + new URL(link).pathname);
+  const first = await open(MAILONCE_SIGN_IN);
+  if (first.status() !== 200) await open(await newSignInLink());
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.waitForURL((url) => !url.pathname.startsWith("/sign-in"));
+};
+
+/** Records what must not happen. `allow` are patterns of console errors that a test causes on purpose. */
+const watchFaults = (page, dashboard, allow) => {
+  const faults = [];
+  page.on("console", (message) => {
+    const text = `${message.text()} ${message.location().url}`;
+    if (message.type() === "error" && !allow.some((pattern) => pattern.test(text))) faults.push(text);
+  });
+  page.on("pageerror", (error) => faults.push(String(error.stack)));
+  page.on("request", (request) => {
+    if (!/^(data|blob|about):/.test(request.url()) && !request.url().startsWith(dashboard)) faults.push(`request to ${request.url()}`);
+  });
+  return faults;
+};
+
+/**
+ * Runs `test({ page, context, dashboard, goto, picture, axe })` in a signed-in browser.
+ * Options: `viewport`, `colorScheme`, `allow`, `signedIn` (true).
+ */
+export const withBrowser = async (test, { viewport = DESKTOP, colorScheme = "light", allow = [], signedIn = true } = {}) => {
+  const dashboard = await findDashboard();
+  const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+  try {
+    const context = await browser.newContext({ viewport, colorScheme, permissions: ["clipboard-read", "clipboard-write"], reducedMotion: "reduce" });
+    const page = await context.newPage();
+    page.setDefaultTimeout(10_000);
+    if (signedIn) await signIn(page, dashboard.url);
+    // Chromium reports each status of 400 and more as an error. Servers without statistics answer 404 there.
+    const faults = watchFaults(page, dashboard.url, [/status of 404.*\/v1\/stats/, ...allow]);
+    const goto = (path) => page.goto(dashboard.url + path, { waitUntil: "load" });
+    const picture = (name, options = {}) => SCREENSHOTS && page.screenshot({ path: `${SCREENSHOTS}/${name}.png`, ...options });
+    await test({ page, context, dashboard: dashboard.url, goto, picture, axe: (rules) => axe(page, rules) });
+    assert.deepEqual(faults, [], "console errors, policy violations or requests to other hosts");
+  } finally {
+    await browser.close();
+    dashboard.close();
+  }
+};
+
+/** Fails when axe finds a serious or critical fault. `rules` limits the check, such as `["color-contrast"]`. */
+const axe = async (page, rules) => {
+  // Through the debugger, because the page's policy forbids scripts from elsewhere.
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(await readFile(AXE, "utf8"));
+  const options = { iframes: false, resultTypes: ["violations"], ...(rules && { runOnly: rules }) };
+  const { violations } = await page.evaluate((given) => globalThis.axe.run(document, given), options);
+  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  const words = serious.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target} (${node.failureSummary})`).join("; ")}`);
+  assert.deepEqual(words, []);
+};
+
+/** Fails when the page is wider than the window. */
+export const fitsWidth = async (page) =>
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), "the page scrolls sideways");
+
+/** Waits until `check` returns something truthy, and returns it. */
+export const eventually = async (check, what, timeoutMs = 10_000) => {
+  const end = Date.now() + timeoutMs;
+  for (;;) {
+    const value = await check();
+    if (value) return value;
+    assert.ok(Date.now() < end, `${what}: not within ${timeoutMs} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+};

@@ -1,0 +1,109 @@
+// The list: filters, search, saved views, the keyboard, live changes, and few elements for many rows.
+import assert from "node:assert/strict";
+import { api, eventually, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
+
+const COUNT = 300;
+const mail = (number) => ({ from: "agent@mailonce.test", to: [`customer${number}@example.com`], subject: `Order ${number}`, text: `Your order ${number} has left ${number % 2 ? "Berlin" : "Paris"}.` });
+
+await api("POST", "/v1/emails/batch", Array.from({ length: COUNT }, (_, index) => mail(index + 1)), { "idempotency-key": "orders" });
+await api("POST", "/v1/emails", { ...mail(0), to: ["refuse@sandbox.mailonce.test"], subject: "Refused order" }, { "idempotency-key": "refused-1" });
+
+const rows = (page) => page.getByRole("list", { name: "Emails" }).getByRole("listitem");
+
+const scrollAndFilter = async ({ page, goto, axe, picture }) => {
+  await goto("/emails");
+  await page.getByRole("link", { name: "Refused order" }).waitFor();
+  await axe();
+  await picture("emails");
+  for (let times = 0; times < 40 && !(await page.getByText("These are all.").isVisible()); times += 1) {
+    await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
+    await page.waitForTimeout(100);
+  }
+  await page.getByRole("link", { name: "Order 1", exact: true }).waitFor();
+  assert.ok((await rows(page).count()) < 60, "only rows near the window exist");
+  // The back button shows the same rows at the same place.
+  const place = await page.evaluate(() => window.scrollY);
+  await page.getByRole("link", { name: "Order 2", exact: true }).click();
+  await page.getByRole("heading", { name: "Order 2", level: 1 }).waitFor();
+  await page.goBack();
+  await page.getByRole("link", { name: "Order 2", exact: true }).waitFor();
+  assert.ok(Math.abs((await page.evaluate(() => window.scrollY)) - place) < 200, "the place in the list");
+  await page.evaluate(() => window.scrollTo(0, 0));
+
+  await page.getByRole("button", { name: "Failed", exact: true }).click();
+  await eventually(async () => (await rows(page).count()) === 1, "one failed email");
+  assert.ok(page.url().includes("state=failed"));
+  await page.getByRole("button", { name: "All", exact: true }).click();
+  await page.getByLabel("To", { exact: true }).fill("customer42@example.com");
+  await eventually(async () => (await rows(page).allInnerTexts()).join().startsWith("Order 42"), "one recipient");
+  await page.getByRole("button", { name: "Save view…" }).click();
+  await page.getByLabel("Name").fill("Customer 42");
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await goto("/emails");
+  await page.getByRole("button", { name: "Customer 42", exact: true }).click();
+  await eventually(async () => (await rows(page).count()) === 1, "the saved view filters");
+  await page.getByRole("button", { name: "Remove view Customer 42" }).click();
+};
+
+const searchAndKeys = async ({ page, goto, axe }) => {
+  await goto("/emails");
+  await page.getByRole("link", { name: "Refused order" }).waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("subject:\"Order 77\"");
+  await eventually(async () => (await rows(page).count()) === 1, "one hit", 20_000);
+  await axe();
+  await page.getByLabel("Search").fill("nothing-has-this-word");
+  await page.getByText("No email matches").waitFor();
+  await page.getByRole("button", { name: "Clear the filter" }).click();
+  await page.getByRole("link", { name: "Refused order" }).waitFor();
+  await page.getByRole("heading", { level: 1 }).focus();
+  for (const key of ["j", "j", "j", "k"]) await page.keyboard.press(key);
+  const focused = await page.evaluate(() => document.activeElement?.textContent);
+  assert.ok(focused.startsWith("Order"), `the second row has the focus: ${focused}`);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: focused, level: 1 }).waitFor();
+  await page.goBack();
+  await page.getByRole("link", { name: "Refused order" }).waitFor();
+};
+
+const liveChanges = async ({ page, goto }) => {
+  await goto("/emails");
+  await page.getByRole("link", { name: "Refused order" }).waitFor();
+  await page.locator(".stream.live").waitFor();
+  await api("POST", "/v1/emails", mail(1000), { "idempotency-key": "order-1000" });
+  await page.getByRole("button", { name: "1 new email: show" }).click();
+  await page.getByRole("link", { name: "Order 1000" }).waitFor();
+  await api("POST", "/v1/emails", mail(1000), { "idempotency-key": "order-1000" });
+  await page.getByText("1× stopped").waitFor();
+};
+
+const actions = async ({ page, goto, axe }) => {
+  const { id } = await api("POST", "/v1/emails", { ...mail(2000), scheduled_at: "in 2 hours" }, { "idempotency-key": "order-2000" });
+  await goto(`/emails/${id}`);
+  await page.getByRole("button", { name: "Cancel email" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel email" }).click();
+  await page.locator(".chip", { hasText: "cancelled" }).first().waitFor();
+  await page.getByRole("button", { name: "Resend…" }).click();
+  await page.getByLabel("Reason").fill("cancelled by mistake");
+  await page.getByRole("dialog").getByRole("button", { name: "Resend" }).click();
+  await page.getByText("Resend of", { exact: true }).waitFor();
+  assert.notEqual(new URL(page.url()).pathname, `/emails/${id}`);
+  for (const tab of ["Attempts", "Policy trace", "Timeline", "Raw"]) {
+    await page.getByRole("tab", { name: tab }).click();
+    await axe();
+  }
+};
+
+await withBrowser(async (browser) => {
+  await scrollAndFilter(browser);
+  await searchAndKeys(browser);
+  await liveChanges(browser);
+  await actions(browser);
+});
+await withBrowser(async ({ page, goto, axe, picture }) => {
+  await goto("/emails");
+  await page.getByRole("link", { name: "Order 1000" }).waitFor();
+  await fitsWidth(page);
+  await axe();
+  await picture("emails-phone-dark");
+}, { viewport: PHONE, colorScheme: "dark" });

@@ -1,0 +1,119 @@
+// Every page, empty and full, in light and dark, on a desktop and a phone: no console error, no policy violation, no
+// serious accessibility fault, nothing wider than the window, and everything reachable by keyboard.
+//
+//   SCREENSHOTS=../docs/images npm test -- screenshots      # also writes pictures of the full pages
+//   ONLY=stops,endpoint                                     # some pages
+import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { api, DESKTOP, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
+import { withPalette } from "./png.mjs";
+import { seed } from "./seed.mjs";
+
+const { SCREENSHOTS, ONLY = "" } = process.env;
+/** Servers without these routes and filters say so, and the pages do without. */
+const ALLOW = [/status of 404.*\/v1\/(stats|keys|connections)/, /status of 400.*\/v1\/emails\?duplicates=true/];
+const SECTIONS = ["connect", "domains", "api-keys", "rules", "people", "metrics", "audit", "settings"];
+const LISTS = {
+  overview: "/", "needs-you": "/needs-you", live: "/live", emails: "/emails", duplicates: "/duplicates", keys: "/keys", inboxes: "/inboxes", threads: "/threads",
+  stops: "/stops", webhooks: "/webhooks", ...Object.fromEntries(SECTIONS.map((name) => [`setup-${name}`, `/setup/${name}`])),
+};
+const details = (ids) => ({
+  approve: `/needs-you/${ids.approval}`, unknown: `/needs-you/${ids.unknown}`, question: `/needs-you/${ids.asked}`, email: `/emails/${ids.email}`, key: "/keys/order-4821-confirmation",
+  inbox: `/inboxes/${ids.inbox}`, message: `/messages/${ids.message}`, thread: `/threads/${ids.thread}`, endpoint: `/webhooks/${ids.endpoint}?state=pending`,
+});
+/** The checks alone need each size and each color scheme once. */
+const VIEWS = [["desktop", "light"], ["phone", "dark"], ...(SCREENSHOTS ? [["desktop", "dark"], ["phone", "light"]] : [])];
+const wanted = (pages) => Object.entries(pages).filter(([name]) => !ONLY || ONLY.split(",").includes(name));
+
+const settle = async (page) => {
+  await page.locator("main h1").waitFor();
+  await page.waitForFunction(() => document.querySelectorAll("main .loading").length === 0);
+  // Lists measure their rows after the first frame.
+  await page.waitForTimeout(150);
+};
+
+/** Presses Tab until the focus leaves the page. Every action must get it once, and it must not stay anywhere. */
+const checkKeyboard = async (page, name) => {
+  await page.evaluate(() => {
+    document.activeElement?.blur();
+    const visible = (element) => element.checkVisibility() && !element.disabled && element.tabIndex >= 0;
+    const all = [...document.querySelectorAll("main a[href], main button, main input, main select, main textarea, main summary")];
+    globalThis.unreached = new Set(all.filter((element) => visible(element)));
+  });
+  const count = await page.evaluate(() => globalThis.unreached.size);
+  let stuck = 0;
+  for (let step = 0; step < count * 2 + 80; step += 1) {
+    await page.keyboard.press("Tab");
+    const { left, same } = await page.evaluate(() => {
+      const active = document.activeElement;
+      const same = active === globalThis.lastActive && active !== document.body;
+      globalThis.lastActive = active;
+      globalThis.unreached.delete(active);
+      return { left: globalThis.unreached.size, same };
+    });
+    stuck = same ? stuck + 1 : 0;
+    assert.ok(stuck < 3, `${name}: Tab does not leave an element`);
+    if (left === 0) return;
+  }
+  const left = await page.evaluate(() => [...globalThis.unreached].filter((element) => element.isConnected).map((element) => element.outerHTML.slice(0, 120)));
+  assert.deepEqual(left, [], `${name}: not reachable with Tab`);
+};
+
+const takePicture = async (page, name) => {
+  if (!SCREENSHOTS) return;
+  await writeFile(`${SCREENSHOTS}/${name}.png`, withPalette(await page.screenshot()));
+};
+
+const visit = async ({ page, goto, axe }, name, path, after) => {
+  try {
+    await goto(path);
+    await settle(page);
+    await fitsWidth(page);
+    await axe();
+    await after?.();
+  } catch (error) {
+    throw new Error(`${name} (${path})`, { cause: error });
+  }
+};
+
+/** What makes the picture of a page say more. */
+const PREPARE = {
+  endpoint: (page) => page.locator("summary").filter({ hasText: "attempts" }).first().click(),
+  "setup-metrics": async (page) => {
+    if (!SCREENSHOTS) return;
+    for (let round = 1; round <= 5; round += 1) {
+      await sendBurst(round);
+      await page.waitForTimeout(3000);
+    }
+  },
+};
+
+const sendBurst = async (round) => {
+  const one = (number) => api("POST", "/v1/emails", { from: "agent@mailonce.test", to: [`customer-${Date.now()}-${number}@example.org`], subject: `Report ${number}`, text: `Report ${number}` }, { "idempotency-key": `report-${Date.now()}-${number}` });
+  const repeat = () => api("POST", "/v1/emails", { from: "agent@mailonce.test", to: ["radia@example.org"], subject: "Daily report", text: "All is well." }, { "idempotency-key": "daily-report" });
+  await Promise.all([...Array.from({ length: round }, (_, index) => one(index)), ...Array.from({ length: round * 2 }, repeat)]);
+};
+
+const visitFull = async (tools, pages, size, colorScheme) => {
+  await tools.page.emulateMedia({ colorScheme });
+  await tools.page.setViewportSize(size === "desktop" ? DESKTOP : PHONE);
+  for (const [name, path] of pages) {
+    await visit(tools, `${name}, ${size}, ${colorScheme}`, path, async () => {
+      await PREPARE[name]?.(tools.page);
+      await takePicture(tools.page, `${name}-${size}-${colorScheme}`);
+      if (size === "desktop" && colorScheme === "light") await checkKeyboard(tools.page, name);
+    });
+  }
+};
+
+if (SCREENSHOTS) await mkdir(SCREENSHOTS, { recursive: true });
+await withBrowser(async (tools) => {
+  for (const [name, path] of wanted(LISTS)) await visit(tools, `${name}, empty`, path);
+  const ids = await seed();
+  const pages = wanted({ ...LISTS, ...details(ids) });
+  // The metrics come last, because they need more mail than the other pictures should show.
+  for (const group of [pages.filter(([name]) => name !== "setup-metrics"), pages.filter(([name]) => name === "setup-metrics")]) {
+    for (const [size, colorScheme] of VIEWS) await visitFull(tools, group, size, colorScheme);
+  }
+  ids.close();
+}, { allow: ALLOW });

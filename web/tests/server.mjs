@@ -1,0 +1,37 @@
+// Starts a mailonce server of its own for one test, in a temporary folder and on free ports.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const BIN = resolve(process.env.MAILONCE_BIN || fileURLToPath(new URL("../../target/debug/mailonce", import.meta.url)));
+
+/** Variables of the caller's own mailonce must not reach the server of a test. */
+const cleanEnv = () => Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("MAILONCE_")));
+
+/** Runs `mailonce dev`. Returns the variables that tests read, and `stop`. */
+export const startDev = async (extra = {}) => {
+  const folder = await mkdtemp(join(tmpdir(), "mailonce-web-"));
+  const key = "dashboard-test-0123456789abcdef";
+  const child = spawn(BIN, ["dev", "--json", "--data", join(folder, "data"), "--http", "127.0.0.1:0", "--smtp", "127.0.0.1:0"], {
+    env: { ...cleanEnv(), MAILONCE_API_KEY: key, ...extra }, stdio: ["ignore", "pipe", "pipe"],
+  });
+  let out = "";
+  let log = "";
+  child.stdout.on("data", (data) => (out += data));
+  child.stderr.on("data", (data) => (log += data));
+  const started = async () => JSON.parse(out.trim() || "null") && readFile(join(folder, "data/dev.json"), "utf8").catch(() => null);
+  for (let tries = 0; !(await started()); tries += 1) {
+    assert.ok(tries < 200 && child.exitCode === null, `the server did not start: ${log}`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  const { url, smtp, sign_in: signIn } = JSON.parse(out);
+  const stop = async () => {
+    child.kill();
+    await new Promise((done) => child.once("exit", done));
+    await rm(folder, { recursive: true, force: true });
+  };
+  return { env: { MAILONCE_URL: url, MAILONCE_SIGN_IN: signIn, MAILONCE_SMTP: smtp, MAILONCE_API_KEY: key }, stop, log: () => log };
+};

@@ -1,0 +1,75 @@
+// A stop keeps email from leaving until it is ended, and a budget is created, changed and used.
+import assert from "node:assert/strict";
+import { api, eventually, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
+
+const send = (subject) => api("POST", "/v1/emails", { from: "agent@mailonce.test", to: ["eve@example.com"], subject, text: subject }, { "idempotency-key": subject });
+const state = async (id) => (await api("GET", `/v1/emails/${id}`)).state;
+
+const stopAndResume = async ({ page, goto, axe, picture }) => {
+  await goto("/stops");
+  await page.getByRole("button", { name: "Stop: Inbox" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Inbox").selectOption({ label: "agent@mailonce.test" });
+  await dialog.getByLabel("Reason").fill("Answers in a <b>loop</b>");
+  await axe();
+  await dialog.getByRole("button", { name: "Stop", exact: true }).click();
+  await page.getByText("Answers in a <b>loop</b>").waitFor();
+  await page.getByText("in force").waitFor();
+  const { data } = await api("GET", "/v1/stops");
+  assert.equal(data.length, 1);
+  const { id } = await send("Order 1");
+  await new Promise((done) => setTimeout(done, 500));
+  assert.equal(await state(id), "queued");
+  await axe();
+  await picture("stops");
+  await page.getByRole("button", { name: "Resume…" }).click();
+  await dialog.getByLabel("Handoffs per second, at most").fill("100");
+  await dialog.getByRole("button", { name: "Resume", exact: true }).click();
+  await eventually(async () => ["sent", "delivered"].includes(await state(id)), "the email leaves");
+  // The list shows the stop until its release has ended.
+  await page.getByText("in force").waitFor({ state: "detached" });
+};
+
+const budget = async ({ page, axe }) => {
+  await page.getByRole("button", { name: "Add budget…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("agents");
+  await dialog.getByLabel("Limit", { exact: true }).fill("4");
+  await dialog.getByRole("button", { name: "Add budget", exact: true }).dblclick();
+  await page.getByRole("meter", { name: "Used of agents" }).waitFor();
+  assert.equal((await api("GET", "/v1/budgets")).data.length, 1, "one budget");
+  await send("Order 2");
+  await page.getByText("1 of 4").waitFor();
+  await page.getByRole("button", { name: "Edit agents" }).click();
+  await dialog.getByLabel("Limit per day").fill("2");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByText("1 of 2").waitFor();
+  await page.getByRole("button", { name: "Edit agents" }).click();
+  await dialog.getByLabel("Enabled").uncheck();
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("table", { name: "Budgets" }).getByText("disabled").waitFor();
+  await axe();
+};
+
+const transports = async ({ page }) => {
+  const table = page.getByRole("table", { name: "Transports" });
+  await table.getByText("closed").first().waitFor();
+  await page.getByRole("button", { name: "Test local" }).click();
+  await page.getByLabel("To", { exact: true }).fill("eve@example.com");
+  await page.getByRole("button", { name: "Send test" }).click();
+  // `dev` has no transport of its own to test, and says so; servers without test sends, too.
+  await Promise.race([page.waitForURL(/\/emails\//), page.getByText("does not offer test sends").waitFor(), page.getByRole("alert").waitFor()]);
+};
+
+await withBrowser(async (tools) => {
+  await stopAndResume(tools);
+  await budget(tools);
+  await transports(tools);
+}, { allow: [/status of (404|422).*\/v1\/transports\/local\/test/] });
+await withBrowser(async ({ page, goto, axe }) => {
+  await goto("/stops");
+  await page.getByRole("heading", { name: "Budgets", exact: true }).waitFor();
+  assert.ok(await page.getByRole("button", { name: "Stop: Installation" }).isDisabled(), "only operators stop the installation");
+  await fitsWidth(page);
+  await axe();
+}, { viewport: PHONE, colorScheme: "dark" });

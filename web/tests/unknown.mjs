@@ -1,0 +1,68 @@
+// An email with an unknown outcome: the page shows the evidence, and a person settles it. So does a lost claim.
+import assert from "node:assert/strict";
+import { api, eventually, withBrowser } from "./browser.mjs";
+
+const send = (subject) => api("POST", "/v1/emails", { from: "agent@mailonce.test", to: ["unknown@sandbox.mailonce.test"], subject, text: "Did it arrive?" }, { "idempotency-key": subject });
+const openQuestions = async (reason) => (await api("GET", `/v1/escalations?state=open&reason=${reason}`)).data;
+
+const settleEmail = async ({ page, goto, axe, picture }) => {
+  const { id } = await send("Invoice 4821");
+  await goto("/needs-you");
+  await page.getByRole("link", { name: "Invoice 4821" }).waitFor({ timeout: 30_000 });
+  await axe();
+  await picture("unknown-queue");
+  await page.getByRole("link", { name: "See the evidence and settle" }).click();
+  await page.getByRole("heading", { name: "Settle it" }).waitFor();
+  const text = await page.locator("main").innerText();
+  for (const part of ["Attempt 1", "Next hop said", "Message-ID", "The recipient may get the email twice", "It arrived", "Send it again", "Give up"]) {
+    assert.ok(text.includes(part), `${part}: ${text}`);
+  }
+  await axe();
+  await picture("unknown-settle", { fullPage: true });
+  await page.getByLabel("How you know").fill("Eve confirmed it");
+  // By keyboard alone: 1 focuses the first choice, Enter takes it.
+  await page.getByRole("heading", { level: 1 }).focus();
+  await page.keyboard.press("1");
+  await page.keyboard.press("Enter");
+  await page.getByText("Marked as sent").waitFor();
+  const email = await eventually(async () => {
+    const current = await api("GET", `/v1/emails/${id}`);
+    return current.state === "sent" && current;
+  }, "the email is sent");
+  assert.ok(JSON.stringify(email.timeline).includes("Eve confirmed it"));
+};
+
+/** On the page of the email itself, an admin settles without a question. */
+const settleOnEmailPage = async ({ page, goto, picture }) => {
+  const { id } = await send("Invoice 4822");
+  await goto(`/emails/${id}`);
+  await page.getByRole("button", { name: "Give up" }).waitFor({ timeout: 30_000 });
+  await picture("unknown-email", { fullPage: true });
+  await page.getByRole("button", { name: "Give up" }).click();
+  await page.locator(".chip", { hasText: "abandoned" }).first().waitFor();
+  assert.equal((await api("GET", `/v1/emails/${id}`)).state, "abandoned");
+};
+
+const settleClaim = async ({ page, goto, axe, picture }) => {
+  const claim = await api("POST", "/v1/claims", { key: "charge-4821", lease_s: 1, label: "billing-7" }, { "idempotency-key": "charge-4821" });
+  const [question] = await eventually(async () => {
+    const open = await openQuestions("claim_unknown");
+    return open.length > 0 && open;
+  }, "a question about the claim", 40_000);
+  await goto(`/needs-you/${question.id}`);
+  await page.getByText("billing-7", { exact: true }).waitFor();
+  await axe();
+  await picture("unknown-claim");
+  await page.getByRole("button", { name: "It happened" }).click();
+  await page.getByText("Marked as done").waitFor();
+  assert.equal((await eventually(async () => {
+    const current = await api("GET", `/v1/claims/${claim.id}`);
+    return current.state !== "unknown" && current;
+  }, "the claim is settled")).state, "completed");
+};
+
+await withBrowser(async (browser) => {
+  await settleEmail(browser);
+  await settleOnEmailPage(browser);
+  await settleClaim(browser);
+});
