@@ -73,7 +73,7 @@ async fn asset(Path(file): Path<String>, headers: HeaderMap) -> Response {
         Some((_, "svg")) => "image/svg+xml",
         _ => return not_found(&file),
     };
-    respond(&headers, &file, content_type)
+    respond(&headers, &format!("assets/{file}"), content_type)
 }
 
 fn not_found(file: &str) -> Response {
