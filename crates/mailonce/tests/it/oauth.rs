@@ -221,7 +221,7 @@ over_every_engine! {
         let site = Site::of(&world);
         for (credential, error) in [(None, ""), (Some("mo_wrong"), "error=\"invalid_token\", "), (Some("moa_wrong"), "error=\"invalid_token\", ")] {
             let call = post("/mcp").anonymous().json(&json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }));
-            let call = credential.into_iter().fold(call, |call, credential| call.bearer(credential));
+            let call = credential.into_iter().fold(call, TestRequest::bearer);
             let refused = site.call(call).await.expect_status(401);
             let url = format!("{SITE}/.well-known/oauth-protected-resource/mcp");
             assert_eq!(refused.header("www-authenticate"), Some(format!("Bearer {error}resource_metadata=\"{url}\"").as_str()));
@@ -627,7 +627,7 @@ async fn another_node_sees_the_end_of_a_connection_within_a_second() {
         there.list_tools(&tokens.access).await.expect_status(200);
     }
     let rows = world.get("/v1/connections").await.rows();
-    let first = rows.iter().filter(|row| row["person"]["name"] == "Ada").next_back().unwrap();
+    let first = rows.iter().rfind(|row| row["person"]["name"] == "Ada").unwrap();
     world.call(delete(&format!("/v1/connections/{}", first["id"].as_str().unwrap()))).await.expect_status(200);
     site.refresh(&client, &stolen.refresh).await.expect_status(200);
     expect_oauth_error(site.refresh(&client, &stolen.refresh).await, 400, "invalid_grant");
