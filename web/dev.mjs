@@ -13,6 +13,7 @@ import { DIST, watch } from "./build.mjs";
 export const CSP = [
   "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
   "font-src 'self'", "frame-src 'self'", "form-action 'none'", "frame-ancestors 'none'", "base-uri 'none'",
+  "require-trusted-types-for 'script'", "trusted-types mailonce-mail",
 ].join("; ");
 const PAGES = /^\/(needs-you|emails|live|inboxes|messages|threads|duplicates|keys|webhooks|stops|setup)?(\/|$)/;
 const TYPES = { js: "text/javascript", css: "text/css", svg: "image/svg+xml", html: "text/html" };

@@ -822,6 +822,17 @@ pub struct Key {
     pub ttl: Option<String>,
 }
 
+/// A page of idempotency keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct KeyPage {
+    #[serde(default)]
+    pub data: Vec<Key>,
+    /// Pass it as `cursor` to get the next page; null on the last page. A page may have fewer keys than `limit`, or none, and still have a next page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
 /// New lifetime of an idempotency key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeyPatch {
@@ -1214,11 +1225,15 @@ pub struct Recovery {
     pub requeued: Option<u64>,
 }
 
-/// The lease to release.
+/// The lease to release: your own by its token, or anybody's by force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReleaseLease {
+    /// End the lease of another agent, to take over. Needs the scope `approve` or `admin` instead of `reply`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
     /// Token of the lease. Only its holder knows it.
-    pub token: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
 /// A message with its body.

@@ -542,6 +542,13 @@ export interface Key {
   ttl?: string | null;
 }
 
+/** A page of idempotency keys. */
+export interface KeyPage {
+  data: Key[];
+  /** Pass it as `cursor` to get the next page; null on the last page. A page may have fewer keys than `limit`, or none, and still have a next page. */
+  next_cursor?: string | null;
+}
+
 /** New lifetime of an idempotency key. */
 export interface KeyPatch {
   ttl: Ttl;
@@ -819,10 +826,12 @@ export interface Recovery {
   requeued?: number | null;
 }
 
-/** The lease to release. */
+/** The lease to release: your own by its token, or anybody's by force. */
 export interface ReleaseLease {
+  /** End the lease of another agent, to take over. Needs the scope `approve` or `admin` instead of `reply`. */
+  force?: boolean;
   /** Token of the lease. Only its holder knows it. */
-  token: string;
+  token?: string | null;
 }
 
 /** A message with its body. */

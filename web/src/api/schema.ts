@@ -67,6 +67,14 @@ export interface components {
             /** @description Always null: the list has one page. */
             next_cursor?: string | null;
         };
+        /** @description How people who may decide are told of questions, each with an approval link of their own. */
+        ApprovalEmailsBody: {
+            /** @description Sender, an address that the team may send from. */
+            from: string;
+            /** @description After how long the next person is told, such as `30m`, from 1 minute to 1 day; null means that all are told at once. */
+            next_after?: string | null;
+            quiet_hours?: components["schemas"]["QuietHoursBody"] | null;
+        };
         /** @description An approval link. */
         ApprovalLinkBody: {
             /** Format: date-time */
@@ -565,6 +573,46 @@ export interface components {
         ConditionValue: string | boolean | number;
         /** @description One value, or a list of values. */
         ConditionValues: components["schemas"]["ConditionValue"] | components["schemas"]["ConditionValue"][];
+        /** @description A client that a person let call `/mcp`. */
+        ConnectionBody: {
+            client: components["schemas"]["ConnectionClientBody"];
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When the connection ends if the client does not use it.
+             */
+            expires_at?: string | null;
+            id: string;
+            /** @description Ids of the inboxes that the person allowed; null for all. */
+            inboxes?: string[] | null;
+            /**
+             * Format: date-time
+             * @description To the minute.
+             */
+            last_used_at?: string | null;
+            person: components["schemas"]["ConnectionPersonBody"];
+            /** @description What the person allowed. The role of the person may allow less by now. */
+            scopes: string[];
+        };
+        /** @description The client of a connection. */
+        ConnectionClientBody: {
+            id: string;
+            /** @description What the client calls itself. Nobody checked it. */
+            name: string;
+            /** @description The host to which the browser was sent. */
+            redirect_host: string;
+        };
+        /** @description A page of connections. */
+        ConnectionPage: {
+            data: components["schemas"]["ConnectionBody"][];
+            next_cursor?: string | null;
+        };
+        /** @description The person of a connection. */
+        ConnectionPersonBody: {
+            id: string;
+            name: string;
+        };
         /** @description The consumer of an artifact. */
         ConsumeBody: {
             /**
@@ -1366,6 +1414,12 @@ export interface components {
             suppressed_calls: components["schemas"]["SuppressedCallBody"][];
             ttl?: string | null;
         };
+        /** @description A page of idempotency keys. */
+        KeyPage: {
+            data: components["schemas"]["KeyBody"][];
+            /** @description Pass it as `cursor` to get the next page; null on the last page. A page may have fewer keys than `limit`, or none, and still have a next page. */
+            next_cursor?: string | null;
+        };
         /** @description New lifetime of an idempotency key. */
         KeyPatchBody: {
             ttl: components["schemas"]["TtlBody"];
@@ -2143,6 +2197,13 @@ export interface components {
             /** @description Reports that match no email of this source's team and transport. */
             unmatched: number;
         };
+        /** @description When nobody is told, in the team's time zone. */
+        QuietHoursBody: {
+            /** @description Time of day, such as `22:00`. */
+            from: string;
+            /** @description Time of day, such as `07:00`. */
+            to: string;
+        };
         /** @description Which notices to send again. Set either `since` or `after`. */
         RecoverBody: {
             /** @description Events after this cursor; `0` for all. */
@@ -2162,10 +2223,12 @@ export interface components {
             /** @description Number of failed notices that are due now. At 5000 there may be more: call again with a new idempotency key. */
             requeued?: number | null;
         };
-        /** @description The lease to release. */
+        /** @description The lease to release: your own by its token, or anybody's by force. */
         ReleaseLeaseBody: {
+            /** @description End the lease of another agent, to take over. Needs the scope `approve` or `admin` instead of `reply`. */
+            force?: boolean;
             /** @description Token of the lease. Only its holder knows it. */
-            token: string;
+            token?: string | null;
         };
         /** @description A message with its body. */
         RenderedMessageBody: components["schemas"]["MessageBody"] & {
@@ -2596,6 +2659,7 @@ export interface components {
         };
         /** @description A team's settings. */
         SettingsBody: {
+            approval_emails?: components["schemas"]["ApprovalEmailsBody"] | null;
             /** @description Whether every entry of the audit log is also an event, `audit.recorded`. */
             audit_events: boolean;
             compat: components["schemas"]["CompatBody"];
@@ -2618,6 +2682,7 @@ export interface components {
         };
         /** @description Settings to change. Absent fields keep their value; `null` removes a value. */
         SettingsPatchBody: {
+            approval_emails?: components["schemas"]["ApprovalEmailsBody"] | null;
             /** @description Whether every entry of the audit log is also an event, `audit.recorded`; false by default. */
             audit_events?: boolean | null;
             compat?: components["schemas"]["CompatPatchBody"] | null;
@@ -2699,6 +2764,47 @@ export interface components {
         SourcePage: {
             data: components["schemas"]["SourceBody"][];
             next_cursor?: string | null;
+        };
+        /** @description Statistics of a team's emails. An email counts at the time when it was accepted. */
+        StatsBody: components["schemas"]["StatsCountsBody"] & {
+            /**
+             * Format: int64
+             * @description Length of a bucket in seconds.
+             */
+            bucket_s: number;
+            /** @description The same numbers for each part of the span, oldest first. */
+            buckets: components["schemas"]["StatsBucketBody"][];
+            /** @description Open escalations by reason: what waits for a person now. At most 1,000 are counted. */
+            needs_you: {
+                [key: string]: number;
+            };
+            since: string;
+            until: string;
+        };
+        /** @description A part of the span. */
+        StatsBucketBody: components["schemas"]["StatsCountsBody"] & {
+            /**
+             * Format: date-time
+             * @description Its beginning.
+             */
+            at: string;
+        };
+        /** @description Emails that were accepted in a span of time. */
+        StatsCountsBody: {
+            /**
+             * Format: int64
+             * @description Number of accepted emails.
+             */
+            accepted: number;
+            /**
+             * Format: int64
+             * @description Number of calls that were answered with one of these emails instead of a second one.
+             */
+            duplicates: number;
+            /** @description Number of handoffs by their current state. An email to several recipients may have several. */
+            states: {
+                [key: string]: number;
+            };
         };
         /** @description A stop. */
         StopBody: {
@@ -3008,6 +3114,13 @@ export interface components {
             next_cursor?: string | null;
             /** @description Missing transports that handoffs wait for. `POST /v1/transports/{name}/reroute` moves the handoffs. */
             orphaned: components["schemas"]["OrphanedTransportBody"][];
+        };
+        /** @description The email that tests a transport. */
+        TransportTestBody: {
+            /** @description Sender, an address that your API key may send from. */
+            from: string;
+            /** @description Recipient. */
+            to: string;
         };
         /** @description How long an idempotency key is remembered. */
         TtlBody: string | components["schemas"]["TtlClass"];

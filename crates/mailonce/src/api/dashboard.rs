@@ -46,7 +46,8 @@ const PAGES: [&str; 11] = [
 /// Scripts and styles come from this server alone, and nothing is loaded from elsewhere. Received HTML is shown in frames
 /// without any rights, whose own policy is in their document.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-                      font-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+                      font-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'; trusted-types mailonce-mail";
 
 /// The routes of the pages and their files. They are no part of the API and not in its document.
 pub(super) fn routes() -> Router<App> {

@@ -641,6 +641,15 @@ class Key:
     ttl: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeyPage:
+    """A page of idempotency keys."""
+
+    data: list[Key]
+    next_cursor: str | None = None
+    """Pass it as `cursor` to get the next page; null on the last page. A page may have fewer keys than `limit`, or none, and still have a next page."""
+
+
 class _KeyPatchNeeds(TypedDict):
     ttl: Ttl
 
@@ -956,14 +965,13 @@ class Recovery:
     """Number of failed notices that are due now. At 5000 there may be more: call again with a new idempotency key."""
 
 
-class _ReleaseLeaseNeeds(TypedDict):
-    token: str
+class ReleaseLease(TypedDict, total=False):
+    """The lease to release: your own by its token, or anybody's by force."""
+
+    force: bool
+    """End the lease of another agent, to take over. Needs the scope `approve` or `admin` instead of `reply`."""
+    token: str | None
     """Token of the lease. Only its holder knows it."""
-
-
-class ReleaseLease(_ReleaseLeaseNeeds, total=False):
-    """The lease to release."""
-
 
 
 @dataclass(frozen=True, kw_only=True)
