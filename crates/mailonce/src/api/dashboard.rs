@@ -43,6 +43,9 @@ const PAGES: [&str; 11] = [
     "/setup",
 ];
 
+/// The styles of received mail.
+const MAIL_STYLES: &str = "mail.css";
+
 /// Scripts and styles come from this server alone, and nothing is loaded from elsewhere. Received HTML is shown in frames
 /// without any rights, whose own policy is in their document.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -74,7 +77,13 @@ async fn asset(Path(file): Path<String>, headers: HeaderMap) -> Response {
         Some((_, "svg")) => "image/svg+xml",
         _ => return not_found(&file),
     };
-    respond(&headers, &format!("assets/{file}"), content_type)
+    let mut response = respond(&headers, &format!("assets/{file}"), content_type);
+    // The frames of received mail have an origin of their own, and load this style sheet alone.
+    if file == MAIL_STYLES {
+        let policy = HeaderName::from_static("cross-origin-resource-policy");
+        response.headers_mut().insert(policy, HeaderValue::from_static("cross-origin"));
+    }
+    response
 }
 
 fn not_found(file: &str) -> Response {
