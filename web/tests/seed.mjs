@@ -67,11 +67,12 @@ const seedPolicy = async () => {
 };
 
 const seedDecisions = async () => {
-  await send("offer-ada", "ada@example.com", "An offer for you: 20 % off", "Dear Ada,\n\nas a thank you we offer 20 % on your next order.\nThe code is THANKS20, valid until Sunday.\n\nYour shop", {
+  const offer = await send("offer-ada", "ada@example.com", "An offer for you: 20 % off", "Dear Ada,\n\nas a thank you we offer 20 % on your next order.\nThe code is THANKS20, valid until Sunday.\n\nYour shop", {
     cc: ["sales@mailonce.test"], reply_to: ["deals@partner.example"], html: "<p>Dear Ada,</p><p>as a thank you we offer <b>20 %</b> on your next order.<br>The code is <code>THANKS20</code>, valid until Sunday.</p><p>Your shop</p>",
   });
   await send("offer-barbara", "barbara@example.net", "An offer for old friends", "Dear Barbara,\n\nwe miss you. Here is 10 %.\n\nYour shop");
   await api("POST", "/v1/escalations", { question: "A customer asks for a refund of 430 €, more than I may promise. Shall I offer it?", entity: "refund-4822" });
+  return offer;
 };
 
 const seedInbound = async (inbox) => {
@@ -128,7 +129,7 @@ export const seed = async () => {
   await seedPolicy();
   await seedEmails();
   await seedDuplicates();
-  await seedDecisions();
+  const offer = await seedDecisions();
   const { message, thread } = await seedInbound(inbox);
   const key = (await api("GET", "/v1/api-keys")).data.find(({ name, revoked_at: revoked }) => name === "support agent" && !revoked);
   await send("order-4821-confirmation", "ada@example.com", "Order 4821 confirmed", orderText(4821));
@@ -140,5 +141,5 @@ export const seed = async () => {
   }, "an unknown email, a held one and a question", 30_000);
   const question = (reason) => open.find((entry) => entry.reason === reason).id;
   await eventually(async () => (await api("GET", `/v1/endpoints/${endpoint.id}/notices?limit=100`)).data.some(({ attempts, state }) => state === "pending" && attempts.length > 1), "a notice with failed attempts", 20_000);
-  return { email: email.id, endpoint: endpoint.id, inbox: inbox.id, message: message.id, thread, unknown: question("unknown"), approval: open.find(({ email: held }) => held?.subject?.includes("20 %")).id, asked: question("asked"), close: receiver.close };
+  return { email: email.id, endpoint: endpoint.id, inbox: inbox.id, message: message.id, thread, unknown: question("unknown"), approval: open.find(({ about }) => about.email === offer.id).id, asked: question("asked"), close: receiver.close };
 };
