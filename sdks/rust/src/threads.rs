@@ -83,7 +83,8 @@ impl Threads {
             Box::pin(async move { call.await.map(Some) }) as crate::lease::Renewal
         };
         let release = move || {
-            let parts = Parts::new(Method::DELETE, back, Naming::Nature).body(&ReleaseLease { token });
+            let parts = Parts::new(Method::DELETE, back, Naming::Nature)
+                .body(&ReleaseLease { token: Some(token), force: None });
             let call = Call::reading(&caller, parts, |_| Some(()));
             Box::pin(async move { call.await }) as crate::lease::GivingBack
         };
