@@ -279,12 +279,11 @@ impl Escalations {
         let known =
             self.ctx.store.record_by_name(team.id, RecordKind::ApprovalLink, &name).await.map_err(unavailable)?;
         let view = self.escalation(&link_caller(team.clone(), asked.id, addressee, now), asked.id).await?;
-        let record = match known {
-            Some(record) => record,
-            None => {
-                let notification = Notification { attempts: 0, due_at: Some(now), sent_at: None };
-                self.store_link(team.id, &view, addressee, Some(notification)).await?
-            }
+        let record = if let Some(record) = known {
+            record
+        } else {
+            let notification = Notification { attempts: 0, due_at: Some(now), sent_at: None };
+            self.store_link(team.id, &view, addressee, Some(notification)).await?
         };
         let link: ApprovalLink = records::decode(&record)?;
         let Some(notification) = link.notification.as_ref().filter(|_| now < link.expires_at) else { return Ok(None) };
