@@ -17,7 +17,7 @@ use crate::fixtures::{binary, child_processes, summary_writer, temp_dir};
 use crate::parallel_scenarios::run_scenario;
 
 /// How often the standby is stopped until an email is in doubt.
-const MAX_TRIES: usize = 10;
+const MAX_TRIES: usize = 40;
 /// How long anything may take on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_mins(1);
 
