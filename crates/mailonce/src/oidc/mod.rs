@@ -223,14 +223,11 @@ impl OidcProvider {
         let address = text("email").filter(|_| claims["email_verified"] != false).map(str::to_owned);
         let name = text("name").or_else(|| text("preferred_username")).or(address.as_deref()).unwrap_or(&subject);
         let claimed = self.role_claim.as_deref().map(|claim| claimed_role(&strings(claim_value(claims, claim))));
-        let role = match (claimed.flatten(), self.default_role) {
-            (Some(role), _) | (None, Some(role)) => role,
-            (None, None) => {
-                let claim = self.role_claim.as_deref().unwrap_or_default();
-                return Err(format!(
-                    "your account has no role for mailonce: the claim `{claim}` must be viewer, approver or admin"
-                ));
-            }
+        let Some(role) = claimed.flatten().or(self.default_role) else {
+            let claim = self.role_claim.as_deref().unwrap_or_default();
+            return Err(format!(
+                "your account has no role for mailonce: the claim `{claim}` must be viewer, approver or admin"
+            ));
         };
         let teams = self.team_claim.as_deref().map(|claim| strings(claim_value(claims, claim)));
         Ok(ExternalIdentity {
