@@ -42,13 +42,13 @@ struct RelayTransport(Arc<Relay>);
 
 #[async_trait]
 impl Transport for RelayTransport {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "relay"
     }
     fn kind(&self) -> &'static str {
         "smtp"
     }
-    fn account(&self) -> &str {
+    fn account(&self) -> &'static str {
         "relay"
     }
     fn capabilities(&self) -> TransportCapabilities {
