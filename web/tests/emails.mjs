@@ -50,7 +50,7 @@ const searchAndKeys = async ({ page, goto, axe }) => {
   await page.getByRole("link", { name: "Refused order" }).waitFor();
   await page.keyboard.press("/");
   await page.keyboard.type("subject:\"Order 77\"");
-  await eventually(async () => (await rows(page).count()) === 1, "one hit", 20_000);
+  await eventually(async () => (await rows(page).count()) === 1, "one hit", 60_000);
   await axe();
   await page.getByLabel("Search").fill("nothing-has-this-word");
   await page.getByText("No email matches").waitFor();
