@@ -3,7 +3,6 @@
 //! The server stores nothing while the browser is at the provider. The browser keeps the flow in a cookie, and everything
 //! that must be unpredictable is derived from it under the secret of the installation.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use mailonce_core::{
     access::person::{Person, Role},
     address::Address,
@@ -14,12 +13,12 @@ use mailonce_core::{
     record::RecordKind,
     time::Time,
 };
-use sha2::{Digest as _, Sha256};
 use std::net::IpAddr;
 
 use crate::{
     access::{
         Access,
+        oauth_tokens::challenge_of,
         people::PersonView,
         sessions::{NewSession, SignIn},
     },
@@ -45,7 +44,7 @@ pub struct ExternalFlow {
 impl ExternalFlow {
     /// The hash of the verifier, which the provider gets first.
     pub fn code_challenge(&self) -> String {
-        URL_SAFE_NO_PAD.encode(Sha256::digest(self.code_verifier.as_bytes()))
+        challenge_of(&self.code_verifier)
     }
 }
 

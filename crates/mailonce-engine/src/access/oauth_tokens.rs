@@ -94,7 +94,7 @@ pub(super) fn parse_token<'a>(prefix: &str, token: &'a str) -> Option<(Connectio
 }
 
 /// The PKCE challenge of a verifier (RFC 7636, method S256).
-fn challenge_of(verifier: &str) -> String {
+pub(super) fn challenge_of(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()))
 }
 

@@ -200,17 +200,8 @@ impl Access {
     /// Ends all sessions and connections of everybody. For a restored ledger, which has sessions that ended since.
     pub async fn sign_out_everybody(&self) -> Result<(), Problem> {
         for team in self.teams().await? {
-            let mut before = None;
-            loop {
-                let page = self.ctx.store.records(team.id, RecordKind::Person, before, limits::PAGE_ROWS).await;
-                let page = page.map_err(unavailable)?;
-                for record in &page.rows {
-                    self.end_all_sessions(team.id, PersonId(record.id)).await?;
-                }
-                before = page.next;
-                if before.is_none() {
-                    break;
-                }
+            for view in self.people_of(team.id).await? {
+                self.end_all_sessions(team.id, view.id).await?;
             }
         }
         Ok(())

@@ -144,8 +144,12 @@ pub(crate) async fn list(
     let page = app.engine.outbound.emails(&auth.caller, query).await?;
     let mut data = Vec::with_capacity(page.rows.len());
     for key in page.rows.iter().filter_map(|email| email.head.given_key()).filter_map(|key| Key::parse(key).ok()) {
-        // A key that was swept since the page was read is left out.
-        data.extend(app.engine.outbound.key(&auth.caller, &key).await.ok().map(|view| KeyBody::of(&key, &view)));
+        match app.engine.outbound.key(&auth.caller, &key).await {
+            Ok(view) => data.push(KeyBody::of(&key, &view)),
+            // It was swept since the page was read.
+            Err(problem) if problem.code == Code::NotFound => {}
+            Err(problem) => return Err(problem.into()),
+        }
     }
     Ok(Json(KeyPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
