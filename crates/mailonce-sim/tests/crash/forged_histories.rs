@@ -60,7 +60,8 @@ fn find_delivered_email(record: &mut RoundRecord) -> Option<usize> {
         let touched = faults.iter().any(|fault| fault.emails.iter().any(|email| email == id));
         let one = email["handoffs"].as_array().unwrap().len() == 1;
         let bound = email["key"].as_str().is_some_and(|key| !forgotten.iter().any(|gone| gone == key));
-        one && taken == 1 && !touched && bound && email["evidence"] == json!([])
+        let attempts = email["handoffs"][0]["attempts"].as_array().map_or(0, Vec::len);
+        one && attempts == 1 && taken == 1 && !touched && bound && email["evidence"] == json!([])
     };
     emails(record).iter().position(plain)
 }

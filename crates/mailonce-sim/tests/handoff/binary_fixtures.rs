@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 /// How long recovery from a dead worker may take: 15 s until it is noticed, and some for the work.
-pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a server may take to reach a failpoint.
 pub(crate) const FAILPOINT_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -24,9 +24,9 @@ const PER_DOMAIN: usize = 4;
 const DOMAINS: usize = 101;
 /// Connections to the relay, and so concurrent attempts.
 const CONNECTIONS: usize = 16;
-const START_TIMEOUT: Duration = Duration::from_secs(3);
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long one mail may take at most.
-const MAX_TIME_PER_MAIL: Duration = Duration::from_millis(8);
+const MAX_TIME_PER_MAIL: Duration = Duration::from_millis(30);
 
 fn queue_length() -> usize {
     std::env::var("MAILONCE_QUEUE").ok().and_then(|text| text.trim().parse().ok()).unwrap_or(MAILS)
