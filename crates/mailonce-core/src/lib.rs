@@ -29,6 +29,7 @@
 //! | [`key`], [`intent`], [`ttl`] | idempotency keys, keys derived from an intent, and how long a key is remembered |
 //! | [`header_block`] | where the header of a received mail starts, and whether it is ambiguous |
 //! | [`address`], [`cidr`] | email addresses, blocks of IP addresses |
+//! | [`hex`] | hashes as hexadecimal digits |
 //! | [`record`] | small objects of a team that are stored as JSON, such as rules and lists |
 //! | [`problem`], [`json_limits`] | errors returned to callers, the limits of a JSON document |
 //! | [`retry`] | how long to wait before the next attempt |
@@ -47,6 +48,7 @@ pub mod events;
 pub mod failpoint;
 pub mod handoff;
 pub mod header_block;
+pub mod hex;
 pub mod id;
 pub mod inbound;
 pub mod inbox;

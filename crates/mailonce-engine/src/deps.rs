@@ -1,9 +1,9 @@
 //! The dependencies and settings of the engine.
 
 use crate::{
-    access::settings::CompatSettings,
+    access::compat_settings::CompatSettings,
     handoff::transport_selector::{Routing, SANDBOX},
-    outbox::OutboxConfig,
+    outbox::config::OutboxConfig,
 };
 use mailonce_core::{
     handoff::action::HandoffRetryPolicy,

@@ -16,9 +16,9 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     EngineDeps, HandoffSettings,
-    access::settings::CompatSettings,
+    access::compat_settings::CompatSettings,
     handoff::transport_selector::{Routing, RoutingRule},
-    outbox::OutboxConfig,
+    outbox::config::OutboxConfig,
 };
 use mailonce_store::postgres::outbox::PostgresOutbox;
 use mailonce_transport::{
@@ -33,11 +33,11 @@ use mailonce_transport::{
     smtp::{RelayConfig, SmtpTransport, TlsMode},
     webhook::HttpWebhookSender,
 };
-use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{collections::BTreeSet, fmt::Display, ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
 
 use crate::{
     config::{CompatFile, Config, DefaultsFile, OUTBOX_SCHEMA, OutboxFile, TransportFile},
+    tls::load_ca_file,
     wall_clock::WallClock,
 };
 
@@ -358,17 +358,6 @@ fn timeout(file: &TransportFile) -> anyhow::Result<Option<Duration>> {
     let ms = parse_duration_ms("timeout", text)?;
     ensure!((1_000..=600_000).contains(&ms), "timeout must be from 1s to 10m, not `{text}`");
     Ok(Some(Duration::from_millis(ms.unsigned_abs())))
-}
-
-/// Certificate authorities trusted besides the public ones, from a PEM file.
-pub(crate) fn load_ca_file(file: Option<&Path>) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let Some(path) = file else { return Ok(Vec::new()) };
-    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let found = found.with_context(|| format!("reading certificates from {}", path.display()))?;
-    if found.is_empty() {
-        bail!("{} contains no certificate", path.display());
-    }
-    Ok(found)
 }
 
 fn ses(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {

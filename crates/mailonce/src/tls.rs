@@ -34,6 +34,17 @@ impl ResolvesServerCert for CurrentCertificate {
     }
 }
 
+/// Certificate authorities trusted besides the public ones, from a PEM file.
+pub(crate) fn load_ca_file(file: Option<&Path>) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let Some(path) = file else { return Ok(Vec::new()) };
+    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found = found.with_context(|| format!("reading certificates from {}", path.display()))?;
+    if found.is_empty() {
+        bail!("{} contains no certificate", path.display());
+    }
+    Ok(found)
+}
+
 /// Identifies a version of a file: modification time, size, device and inode. A symbolic link with a new target is a
 /// new version.
 type FileVersion = Option<(SystemTime, u64, u64, u64)>;

@@ -18,7 +18,7 @@ use std::{
 use uuid::Uuid;
 
 use crate::{
-    control::audit::chain::format_hash,
+    hex::format_hash,
     id::{ApiKeyId, PersonId, TeamId},
     key::{InstallSecret, keyed_hash},
     string_enum::string_enum,

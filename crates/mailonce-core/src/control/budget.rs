@@ -13,7 +13,10 @@ use crate::{
     handoff::HandoffState,
     id::{ApiKeyId, InboxId},
     key::KeyHash,
-    outbound::email::Email,
+    outbound::{
+        email::Email,
+        policy_trace::{PolicyKind, PolicyStep, PolicyVerdict},
+    },
     string_enum::string_enum,
     time::Time,
 };
@@ -258,6 +261,21 @@ pub struct Overrun {
     pub charge: Charge,
     /// The amount used before it.
     pub used: u64,
+}
+
+impl Overrun {
+    /// The step of a policy trace.
+    pub fn policy_step(&self) -> PolicyStep {
+        let Self { charge, used } = self;
+        let verdict = match charge.at_limit {
+            AtLimit::Hold => PolicyVerdict::Hold,
+            AtLimit::Refuse => PolicyVerdict::Refuse,
+            AtLimit::Flag => PolicyVerdict::Flag,
+        };
+        let why = format!("{used} of {} are used, and this email counts {}", charge.limit, charge.amount);
+        let step = PolicyStep::new(PolicyKind::Budget, &charge.budget.to_string(), verdict, why);
+        PolicyStep { id: Some(charge.budget), ..step }
+    }
 }
 
 /// Adds up charges in one transaction, on top of the stored usage.

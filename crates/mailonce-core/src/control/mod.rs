@@ -8,7 +8,6 @@
 //! | [`contact`] | whom a team mailed before |
 //! | [`erasure`] | removing a person's address, names and mail |
 //! | [`list`] | allow and block lists of addresses and domains |
-//! | [`policy`] | what every check decided about an email, in order |
 //! | [`rule`] | rules that block, file, label or hold mail |
 //! | [`stop`] | switches that keep email from leaving |
 
@@ -18,6 +17,5 @@ pub mod budget_period;
 pub mod contact;
 pub mod erasure;
 pub mod list;
-pub mod policy;
 pub mod rule;
 pub mod stop;

@@ -82,7 +82,7 @@ impl NewEmail {
         let handoff = |(number, envelope)| Handoff::new(number as u16, envelope, state, due);
         let flagged_by = self.guard_input.flagged_by.or(first.flagged_by);
         if let Some(trace) = &mut self.head.policy {
-            trace.record_decision(first, flagged_by);
+            first.record_in(trace, flagged_by);
         }
         let mut email = Email {
             id: self.id,

@@ -11,7 +11,6 @@ use crate::{
     call_trace::CallTrace,
     control::{
         erasure::{AddressEraser, ErasedEmail},
-        policy::PolicyTrace,
         rule::RuleRef,
     },
     events::event::{EventKind, NewEvent},
@@ -20,7 +19,7 @@ use crate::{
     intent::Intent,
     key::{EmailKey, Key, KeyHash},
     limits, mutant,
-    outbound::{digest::Digest, holds::Holds, template::TemplateRef},
+    outbound::{digest::Digest, holds::Holds, policy_trace::PolicyTrace, template::TemplateRef},
     string_enum::string_enum,
     time::Time,
     ttl::Ttl,

@@ -8,6 +8,7 @@
 //! | [`content_guard`] | whether two emails say nearly the same |
 //! | [`template`] | stored wording, and the template that an email is written with |
 //! | [`holds`] | the guards that hold an email |
+//! | [`policy_trace`] | what every check decided about an email, in order |
 //! | [`email`], [`email_commands`] | an accepted email, and what callers may do with it |
 //! | [`email_query`], [`key_binding`], [`suppressed_call`] | what readers see: lists, keys, calls that were answered with an earlier email |
 
@@ -23,6 +24,7 @@ pub mod holds;
 pub mod key_binding;
 #[cfg(feature = "failpoints")]
 mod mutants;
+pub mod policy_trace;
 pub mod schedule;
 pub mod suppressed_call;
 pub mod template;

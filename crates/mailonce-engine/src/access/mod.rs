@@ -5,6 +5,7 @@ pub mod api_key_names;
 pub mod api_keys;
 pub mod caller;
 pub mod collection_config;
+pub mod compat_settings;
 pub mod connections;
 pub mod domains;
 pub mod external_sign_in;

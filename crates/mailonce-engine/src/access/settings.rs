@@ -1,8 +1,7 @@
 //! Team settings: the content guard, who is notified of questions, and when a held email expires.
 
 use crate::{
-    access::{Access, caller::Caller},
-    control::unsubscribe::{MAX_UNSUBSCRIBE_TAG_CHARS, MAX_UNSUBSCRIBE_TAGS},
+    access::{Access, caller::Caller, compat_settings::CompatSettings},
     runtime::{problems::unavailable, records},
 };
 use mailonce_core::{
@@ -13,7 +12,7 @@ use mailonce_core::{
     id::TeamId,
     inbox::message::ReplyToPolicy,
     operation::IdempotentResult,
-    outbound::content_guard::{COMPARE_WINDOW_MS, ContentGuardMode, IdenticalMode},
+    outbound::content_guard::{ContentGuardMode, IdenticalMode},
     ports::store::StoreError,
     problem::Problem,
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind, TEAM_SETTINGS},
@@ -30,6 +29,10 @@ const MULTI_NODE_TTL_MS: i64 = 2_000;
 const CACHE_CAPACITY: usize = 10_000;
 /// How often a change is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 4;
+/// The maximum number of tags that get an unsubscribe link.
+const MAX_UNSUBSCRIBE_TAGS: usize = 20;
+/// The maximum length of a tag, with its value, in characters.
+const MAX_UNSUBSCRIBE_TAG_CHARS: usize = 513;
 /// The maximum number of people who are notified of questions.
 pub const MAX_NOTIFY_RECIPIENTS: usize = 10;
 
@@ -69,32 +72,6 @@ pub struct TeamSettings {
     /// Emails without a key through dialects.
     #[serde(skip_serializing_if = "CompatSettings::is_default")]
     pub compat: CompatSettings,
-}
-
-/// What a team, or the installation by default, does with emails without a key through dialects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CompatSettings {
-    /// What happens to an identical email. `None`: the default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keyless: Option<IdenticalMode>,
-    /// How long after its acceptance an email is repeated, in milliseconds. `None`: the default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window_ms: Option<i64>,
-}
-
-impl CompatSettings {
-    /// What happens to an identical email, and for how long, with the installation's settings where the team has none.
-    pub fn resolve(self, installation: Self) -> (IdenticalMode, i64) {
-        (
-            self.keyless.or(installation.keyless).unwrap_or(IdenticalMode::Replay),
-            self.window_ms.or(installation.window_ms).unwrap_or(COMPARE_WINDOW_MS),
-        )
-    }
-
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// How long data is kept, in milliseconds. `None`: as long as without the setting.

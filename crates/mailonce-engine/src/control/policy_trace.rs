@@ -4,11 +4,13 @@ use crate::{access::caller::Caller, control::Control};
 use mailonce_core::{
     control::{
         budget::Charge,
-        policy::{PolicyKind, PolicyStep, PolicyTrace, PolicyVerdict},
         rule::{Rule, RuleActionKind, RuleDirection, RuleEvaluation, RuleMatch, RuleMode},
     },
     id::TeamId,
-    outbound::email::Email,
+    outbound::{
+        email::Email,
+        policy_trace::{PolicyKind, PolicyStep, PolicyTrace, PolicyVerdict},
+    },
     problem::Problem,
 };
 use std::collections::BTreeSet;

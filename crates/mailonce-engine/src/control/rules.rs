@@ -18,7 +18,6 @@ use mailonce_core::{
     address::{Address, NamedAddress},
     control::{
         erasure::is_alias,
-        policy::{PolicyKind, PolicyTrace},
         rule::{
             self, MailFacts, Rule, RuleActionKind, RuleDefinition, RuleDirection, RuleEvaluation, RuleMatch, RuleRef,
             SenderProof,
@@ -34,7 +33,10 @@ use mailonce_core::{
         message::{MessageState, NewMessage},
     },
     operation::IdempotentResult,
-    outbound::content::EmailContent,
+    outbound::{
+        content::EmailContent,
+        policy_trace::{PolicyKind, PolicyTrace},
+    },
     ports::store::StoreError,
     problem::{Code, Problem},
     record::{Record, RecordChangeResult, RecordEdit, RecordKind},

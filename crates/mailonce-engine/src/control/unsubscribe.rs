@@ -19,11 +19,6 @@ use std::collections::BTreeMap;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-/// The maximum number of tags that a team can name.
-pub const MAX_UNSUBSCRIBE_TAGS: usize = 20;
-/// The maximum length of a tag, with its value, in characters.
-pub const MAX_UNSUBSCRIBE_TAG_CHARS: usize = 513;
-
 const LINK_HEADER: &str = "List-Unsubscribe";
 const ONE_CLICK_HEADER: &str = "List-Unsubscribe-Post";
 /// The length of a signature in a token.

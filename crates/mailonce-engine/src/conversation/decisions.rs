@@ -3,10 +3,7 @@
 use crate::conversation::Escalations;
 use mailonce_core::{
     claims::ClaimResolution,
-    control::{
-        budget::{AtLimit, Charge},
-        policy::PolicyTrace,
-    },
+    control::budget::{AtLimit, Charge},
     conversation::escalation::{Decision, DecisionRecord, EmailEdit, Escalation, EscalationReason},
     handoff::{
         action::{HandoffAction, HandoffActionStatus, Resolution},
@@ -19,6 +16,7 @@ use mailonce_core::{
         digest::Digest,
         email::{Channel, Email, EmailChangeRefusal, EmailState, Guard},
         email_commands::EmailResendResult,
+        policy_trace::PolicyTrace,
     },
     ports::store::StoreError,
     record::{Record, RecordChangeResult},

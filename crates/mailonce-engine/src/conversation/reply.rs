@@ -16,7 +16,6 @@ use crate::{
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::{Address, NamedAddress},
-    control::policy::PolicyTrace,
     conversation::{
         caps::recipient_hash,
         escalation::{Escalation, EscalationReason, EscalationSubject},
@@ -34,6 +33,7 @@ use mailonce_core::{
         content::{EmailContent, RawAttachment, RawContent},
         digest::DigestField,
         email::{Email, Guard},
+        policy_trace::PolicyTrace,
         suppressed_call::SuppressedReason,
         template::TemplateUse,
     },
@@ -482,7 +482,7 @@ impl Conversations {
             }
             ReplyResult::OverBudget(exceeded) => {
                 let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
-                trace.record_overrun(&exceeded);
+                trace.record_budget(exceeded.policy_step());
                 Err(with_policy(caller, &keyed, problem.with_extension("guard", "budget"), &trace))
             }
             ReplyResult::Missing => Err(Problem::new(Code::NotFound, format!("there is no message {}", message.id))),

@@ -12,7 +12,6 @@ use crate::{
 };
 use mailonce_core::{
     address::NamedAddress,
-    control::policy::{PolicyKind, PolicyStep, PolicyTrace, PolicyVerdict},
     id::{EmailId, TeamId},
     outbound::{
         accept::GuardInput,
@@ -22,6 +21,7 @@ use mailonce_core::{
         email::{Channel, Email, Guard},
         email_query::EmailQuery,
         holds::Holds,
+        policy_trace::{PolicyKind, PolicyStep, PolicyTrace, PolicyVerdict},
     },
     ports::store::StoreError,
     problem::Problem,

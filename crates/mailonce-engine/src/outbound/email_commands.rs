@@ -12,7 +12,7 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    control::{policy::PolicyTrace, rule::RuleRef, stop::SendOrigin},
+    control::{rule::RuleRef, stop::SendOrigin},
     handoff::envelope::Envelope,
     id::{ApiKeyId, EmailId, TeamId},
     key::{EmailKey, Key},
@@ -22,6 +22,7 @@ use mailonce_core::{
         email::{Channel, Email, EmailHead, EmailState, Guard},
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
         holds::Holds,
+        policy_trace::PolicyTrace,
         schedule::Schedule,
         suppressed_call::SuppressedReason,
         test_recipient::TestRecipient,

@@ -15,11 +15,7 @@ use crate::{
 };
 use mailonce_core::{
     address::NamedAddress,
-    control::{
-        policy::{PolicyKind, PolicyTrace},
-        rule::RuleRef,
-        stop::SendOrigin,
-    },
+    control::{rule::RuleRef, stop::SendOrigin},
     id::EmailId,
     inbox::message::Message,
     key::{EmailKey, InstallSecret, Key, KeyHash},
@@ -31,6 +27,7 @@ use mailonce_core::{
         email::{Channel, Email, EmailHead, EmailState, Guard},
         holds::Holds,
         key_binding::KeyBinding,
+        policy_trace::{PolicyKind, PolicyTrace},
         suppressed_call::SuppressedReason,
     },
     problem::{Code, Problem},
@@ -96,7 +93,7 @@ impl Outbound {
             AcceptResult::Identical(email) => Ok(self.replay_identical(caller, &email, now)),
             AcceptResult::OverBudget(exceeded) => {
                 let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
-                trace.record_overrun(&exceeded);
+                trace.record_budget(exceeded.policy_step());
                 Err(with_policy(caller, &keyed, problem, &trace))
             }
         }

@@ -13,10 +13,13 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    control::policy::{PolicyStep, PolicyTrace},
     id::EmailId,
     key::InstallSecret,
-    outbound::{accept::AcceptResult, email::Email},
+    outbound::{
+        accept::AcceptResult,
+        email::Email,
+        policy_trace::{PolicyStep, PolicyTrace},
+    },
     problem::{Code, Problem},
 };
 
@@ -93,7 +96,7 @@ impl Outbound {
                 problem: None,
             }),
             AcceptResult::OverBudget(exceeded) => {
-                trace.record_overrun(&exceeded);
+                trace.record_budget(exceeded.policy_step());
                 let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
                 Ok(Simulation::refused(problem, trace.complete(shows_rules)))
             }

@@ -25,7 +25,7 @@ use std::{
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use uuid::Uuid;
 
-use super::OutboxConfig;
+use super::config::OutboxConfig;
 use crate::{
     access::caller::Caller,
     claims::Claims,

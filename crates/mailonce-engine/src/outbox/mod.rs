@@ -2,41 +2,23 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | [`config`] | what the configuration says about an outbox |
 //! | `drainer` | the loop of one outbox: leases rows, accepts each under its key, marks it |
 //! | [`queries`] | the state of the outboxes of a team, dead letters and their replay |
 //!
 //! Invariant: no transaction of the user's database is open while an email is accepted. A crash between the accept and
 //! the mark leaves the row open, and the same key gets the same email when the row is offered again.
 
+pub mod config;
 mod drainer;
 pub mod queries;
 
 pub use drainer::OutboxDrainer;
 
-use mailonce_core::{ports::outbox_database::OutboxDatabase, problem::Problem};
 use std::sync::Arc;
 
-use crate::{
-    claims::Claims,
-    outbound::{Outbound, keyed_send::SendRequest},
-    runtime::context::Context,
-};
-
-/// Parses and validates a payload, as `POST /v1/emails` does with its body.
-pub type PayloadParser = fn(&[u8]) -> Result<SendRequest, Problem>;
-
-/// An outbox of the configuration.
-#[derive(Clone)]
-pub struct OutboxConfig {
-    /// Its name, unique in the installation.
-    pub name: String,
-    /// The name of the team that sends its emails; the only team when `None`.
-    pub team: Option<String>,
-    /// Its database.
-    pub database: Arc<dyn OutboxDatabase>,
-    /// Parses its payloads.
-    pub parse_payload: PayloadParser,
-}
+use crate::{claims::Claims, outbound::Outbound, runtime::context::Context};
+use config::OutboxConfig;
 
 /// The outboxes that this process drains.
 pub struct Outboxes {

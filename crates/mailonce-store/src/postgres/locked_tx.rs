@@ -20,7 +20,8 @@ use tokio_postgres::Row;
 use super::{
     SharedState, durability,
     row::{KeyRow, KeyTarget, TeamKey, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns},
-    write::{email_ref_columns, execute, query_rows, write_unit_of_work},
+    statements::{execute, query_rows},
+    write::{email_ref_columns, write_unit_of_work},
 };
 use crate::postgres::{
     error::{TxError, TxResult},

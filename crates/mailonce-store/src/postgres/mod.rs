@@ -33,6 +33,7 @@ pub(crate) mod inbox;
 mod install_secret;
 mod locked_tx;
 mod meter;
+mod operation_keys;
 pub(crate) mod outbound;
 pub mod outbox;
 mod peers;
@@ -41,6 +42,7 @@ mod schema;
 mod search;
 mod server;
 mod session_pools;
+mod statements;
 mod store;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -32,7 +32,7 @@ use std::{
 
 use super::row::{KeyRow, KeyTarget, TeamKey};
 use crate::postgres::{
-    control::{budgets::Counters, contacts::NewContacts},
+    control::{budget_counters::BudgetCounters, contacts::NewContacts},
     conversation::changes::ConversationChanges,
 };
 
@@ -68,7 +68,7 @@ pub(crate) struct UnitOfWork {
     /// Changes to threads and messages, and to the state of the reply and content guards.
     pub conversations: ConversationChanges,
     /// Usage of budgets.
-    pub budgets: Counters,
+    pub budgets: BudgetCounters,
     /// Recipients that count as mailed.
     pub contacts: NewContacts,
     /// Acts to record in the audit log.

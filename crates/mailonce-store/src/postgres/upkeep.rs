@@ -17,13 +17,15 @@ use uuid::Uuid;
 use super::{
     SharedState,
     row::{TeamKey, read_emails, read_suppressed_calls, write_json},
-    write::{email_ref_columns, execute, query_rows, write_events, write_unit_of_work},
+    statements::{execute, query_rows},
+    write::{email_ref_columns, write_unit_of_work},
 };
 use crate::postgres::{
     control::budgets,
     conversation::changes::sweep_guard_state,
     error::{TxError, TxResult},
     events::notices::sweep_notices,
+    events::pending_events::write_events,
     inbound::sweep::sweep_inbound,
     locked_tx::{load_unit_of_work, lock_existing_keys, read_email_rows},
     unit_of_work::{EmailRef, UnitOfWork, keys_of_email},

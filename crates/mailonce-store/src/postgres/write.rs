@@ -1,26 +1,24 @@
 //! Writing: each kind of row is written with one set-based statement, however many rows there are.
 
-use deadpool_postgres::{GenericClient, Transaction};
+use deadpool_postgres::Transaction;
 use mailonce_core::{
     events::event::NewEvent,
     handoff::{AttemptDetails, HandoffProgress},
-    id::{EmailId, TeamId},
+    id::EmailId,
     outbound::email::Email,
     time::Time,
 };
-use std::{
-    future::{Future as _, poll_fn},
-    sync::Arc,
-    task::Poll,
-};
+use std::sync::Arc;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::row::{KeyTarget, scope_columns, write_json};
-use crate::postgres::outbound::email_insert::{EmailInsert, insert_emails};
 use crate::postgres::{
-    control::audit,
+    control::audit_chain,
     error::{TxError, TxResult},
+    events::pending_events::write_events,
+    outbound::email_insert::{EmailInsert, insert_emails},
+    statements::execute,
     unit_of_work::{EmailRef, UnitOfWork},
 };
 
@@ -57,14 +55,6 @@ const DELETE_KEYS: &str = "
     DELETE FROM keys k USING unnest($1::uuid[], $2::uuid[]) AS w (team, hash)
      WHERE k.team = w.team AND k.hash = w.hash";
 
-const INSERT_PENDING_EVENTS: &str = "
-    INSERT INTO events_pending (team, at, about, rev, kind, data)
-    SELECT team, array_agg(at ORDER BY place), array_agg(about ORDER BY place), array_agg(rev ORDER BY place),
-           array_agg(kind ORDER BY place), array_agg(data ORDER BY place)
-      FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::int[], $5::text[], $6::text[]) WITH ORDINALITY
-        AS w (team, at, about, rev, kind, data, place)
-     GROUP BY team";
-
 const UPSERT_ATTEMPTS: &str = "
     INSERT INTO attempts (team, email, handoff, number, at, outcome, reply, ended_at, remote_id, about)
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::bigint[], $6::text[], $7::text[],
@@ -89,59 +79,6 @@ const INSERT_WIRES: &str = "
     INSERT INTO wires (team, email, transport, bytes)
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[]) ON CONFLICT DO NOTHING";
 
-/// Executes a statement that is prepared once per session.
-pub(crate) async fn execute(
-    client: &(impl GenericClient + ?Sized),
-    sql: &str,
-    params: &[&(dyn ToSql + Sync)],
-) -> TxResult<u64> {
-    let statement = client.prepare_cached(sql).await?;
-    Ok(client.execute(&statement, params).await?)
-}
-
-/// Runs a query that is prepared once per session.
-pub(crate) async fn query_rows(
-    client: &(impl GenericClient + ?Sized),
-    sql: &str,
-    params: &[&(dyn ToSql + Sync)],
-) -> TxResult<Vec<tokio_postgres::Row>> {
-    let statement = client.prepare_cached(sql).await?;
-    Ok(client.query(&statement, params).await?)
-}
-
-/// A statement with its parameters.
-pub(crate) type BoundStatement<'a> = (&'a str, &'a [&'a (dyn ToSql + Sync)]);
-
-/// Pipelines statements: sends them without waiting for the results in between. The server runs them in this order,
-/// and each sees what was committed when its predecessor ended.
-pub(crate) async fn query_pipelined(
-    tx: &Transaction<'_>,
-    asked: &[BoundStatement<'_>],
-) -> TxResult<Vec<Vec<tokio_postgres::Row>>> {
-    let mut statements = Vec::with_capacity(asked.len());
-    for (sql, _) in asked {
-        statements.push(tx.prepare_cached(sql).await?);
-    }
-    let mut sent = Vec::with_capacity(asked.len());
-    for (statement, (_, params)) in statements.iter().zip(asked) {
-        let mut answer = Box::pin(tx.query(statement, params));
-        // The first poll sends the query.
-        let early = poll_fn(|cx| match answer.as_mut().poll(cx) {
-            Poll::Ready(rows) => Poll::Ready(Some(rows)),
-            Poll::Pending => Poll::Ready(None),
-        });
-        sent.push((early.await, answer));
-    }
-    let mut answers = Vec::with_capacity(asked.len());
-    for (early, answer) in sent {
-        answers.push(match early {
-            Some(rows) => rows?,
-            None => answer.await?,
-        });
-    }
-    Ok(answers)
-}
-
 /// Writes the inserts and updates of a unit of work. The sweep does the deletions (`drop_rows`). The caller commits.
 pub(crate) async fn write_unit_of_work(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()> {
     write_new_emails(tx, work).await?;
@@ -155,7 +92,7 @@ pub(crate) async fn write_unit_of_work(tx: &Transaction<'_>, work: &UnitOfWork) 
     work.contacts.write(tx).await?;
     write_events(tx, &work.events).await?;
     for (act, now) in &work.acts {
-        audit::record_act(tx, Some(act), *now).await?;
+        audit_chain::record_act(tx, Some(act), *now).await?;
     }
     Ok(())
 }
@@ -306,21 +243,6 @@ async fn write_evidence(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()>
         let bytes: Vec<&[u8]> = all.iter().map(|(_, _, bytes)| bytes.as_ref()).collect();
         execute(tx, INSERT_WIRES, &[&team, &email, &transport, &bytes]).await?;
     }
-    Ok(())
-}
-
-/// Inserts events into `events_pending`, in order. The sequencer numbers them later.
-pub(crate) async fn write_events(tx: &Transaction<'_>, events: &[(TeamId, NewEvent)]) -> TxResult<()> {
-    if events.is_empty() {
-        return Ok(());
-    }
-    let team: Vec<Uuid> = events.iter().map(|(team, _)| team.0).collect();
-    let at: Vec<i64> = events.iter().map(|(_, event)| event.at.0).collect();
-    let about: Vec<Uuid> = events.iter().map(|(_, event)| event.subject_id).collect();
-    let rev: Vec<i32> = events.iter().map(|(_, event)| event.rev as i32).collect();
-    let kind: Vec<&str> = events.iter().map(|(_, event)| event.kind.as_str()).collect();
-    let data = events.iter().map(|(_, event)| write_json(&event.data)).collect::<TxResult<Vec<String>>>()?;
-    execute(tx, INSERT_PENDING_EVENTS, &[&team, &at, &about, &rev, &kind, &data]).await?;
     Ok(())
 }
 

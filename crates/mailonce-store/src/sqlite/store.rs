@@ -39,7 +39,7 @@ use crate::sqlite::{
     },
     events::event_log,
     handoff::handoffs,
-    outbound::{accept, email_commands, queries},
+    outbound::{accept, email_commands, key_bindings, queries},
     rows, upkeep,
 };
 
@@ -60,11 +60,12 @@ impl Store for Sqlite {
     async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
         let (fresh, expiry_cutoff) = (Arc::clone(&self.fresh_keys), self.time.expiry_cutoff(now));
-        self.run_query(move |conn| accept::read_key_binding(conn, &fresh, (team, number), key, expiry_cutoff)).await
+        self.run_query(move |conn| key_bindings::read_key_binding(conn, &fresh, (team, number), key, expiry_cutoff))
+            .await
     }
 
     async fn bind_operation(&self, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>> {
-        self.run_write(move |ledger| accept::bind_operation_once(ledger, &operation, now)).await
+        self.run_write(move |ledger| key_bindings::bind_operation_once(ledger, &operation, now)).await
     }
 
     async fn cancel(

@@ -17,7 +17,7 @@ use crate::sqlite::{
     events::notices,
     handoff::handoffs,
     inbound::{self, deliveries},
-    outbound::accept,
+    outbound::key_bindings,
     rows,
     schema::store_error,
     write_session::WriteSession,
@@ -90,7 +90,7 @@ fn release_key_and_slots(ledger: &WriteSession<'_>, team: i64, email: &Email, no
         ledger.execute(DROP_EMPTY, params![team, slot.0])?;
     }
     let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return Ok(0) };
-    accept::flush_key(ledger, team, key)?;
+    key_bindings::flush_key(ledger, team, key)?;
     ledger.execute(UNBIND_TO_TOMBSTONE, params![team, key.0, bits, email.expires_at().unwrap_or(now).0])
 }
 

@@ -12,7 +12,7 @@ use mailonce_core::{
         store::{EventWakeUpHandler, Result, SharedEmailSubscriber, StoreError},
     },
 };
-use rusqlite::{Connection, Statement, params};
+use rusqlite::{Connection, params};
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -25,10 +25,10 @@ use uuid::Uuid;
 
 use super::schema::store_error;
 use crate::sqlite::{
-    events::event_log::{self, PackedEvent},
+    events::event_blocks::{self, PackedEvent},
     fresh_keys::{FreshKeyWriter, FreshKeys},
     install_secret,
-    outbound::accept,
+    outbound::accept_statements::AcceptStatements,
 };
 
 /// Maps team ids to the small integers that stand for them in the database, and back.
@@ -73,13 +73,6 @@ pub(crate) struct WalState {
     pub(crate) has_leftover_frames: AtomicBool,
 }
 
-/// The insert statements of an accept, prepared once.
-pub(crate) struct AcceptStatements<'c> {
-    pub(crate) email: Statement<'c>,
-    pub(crate) body: Statement<'c>,
-    pub(crate) handoff: Statement<'c>,
-}
-
 /// The write session: everything the writer thread works with. Jobs receive it while their transaction is open.
 pub(crate) struct WriteSession<'c> {
     pub(crate) conn: &'c Connection,
@@ -116,11 +109,11 @@ impl<'c> WriteSession<'c> {
     ) -> Result<Self> {
         Ok(Self {
             conn,
-            accepts: accept::prepare_accept_statements(conn)?,
+            accepts: AcceptStatements::prepare(conn)?,
             fresh_keys: RefCell::new(FreshKeyWriter::new(conn, fresh)?),
             teams,
             subscribers: listeners,
-            last_event_seqs: event_log::last_seqs(conn)?,
+            last_event_seqs: event_blocks::last_seqs(conn)?,
             teams_with_new_events: Vec::new(),
             pending_events: Vec::new(),
             changed_emails: Vec::new(),
@@ -324,9 +317,9 @@ impl<'c> WriteSession<'c> {
         for (team, list) in by_team {
             let before = self.last_event_seqs.get(&team).copied().unwrap_or(0);
             let mut last = before;
-            for block in list.chunks(event_log::PER_BLOCK) {
+            for block in list.chunks(event_blocks::PER_BLOCK) {
                 last += block.len() as u64;
-                self.execute(event_log::INSERT, params![team, last as i64, event_log::pack_block(block)])?;
+                self.execute(event_blocks::INSERT, params![team, last as i64, event_blocks::pack_block(block)])?;
             }
             numbers.insert(team, last);
         }

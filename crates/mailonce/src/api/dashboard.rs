@@ -12,7 +12,7 @@ use axum::{
     routing::get,
 };
 use mailonce_core::{
-    control::audit::chain::format_hash,
+    hex::format_hash,
     problem::{Code, Problem, shorten},
 };
 use std::{

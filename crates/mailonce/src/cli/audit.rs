@@ -9,8 +9,9 @@ use mailonce_core::{
     access::call_origin::{Actor, ActorKind},
     control::audit::{
         AuditEntry, MAX_PAGE, NewAuditEntry,
-        chain::{ChainLink, ChainVerifier, format_hash, parse_hash},
+        chain::{ChainLink, ChainVerifier},
     },
+    hex::{format_hash, parse_hash},
     id::TeamId,
     time::Time,
 };

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use super::{ServerArgs, UsageError, client::CliClient, exit, progress::Progress};
 use crate::cli::{http_client::NoAnswer, printer::Printer};
-use crate::{engine_deps::load_ca_file, entropy::random_name};
+use crate::{entropy::random_name, tls::load_ca_file};
 
 /// Timeout of the connection, and again of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 pub(crate) use sdk::{Answer, Following, Line, Request as Call, Stream, Trouble};
 
 use super::UsageError;
-use crate::engine_deps::load_ca_file;
+use crate::tls::load_ca_file;
 
 /// Timeout from the first byte of the request to the last byte of the response.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(90);

@@ -31,8 +31,8 @@ use super::{
 };
 use crate::{
     cli::printer::{Printer, display_text, print_stderr},
-    engine_deps::load_ca_file,
     entropy::fresh_secret,
+    tls::load_ca_file,
 };
 
 #[derive(Debug, Subcommand)]

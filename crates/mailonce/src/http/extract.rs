@@ -29,8 +29,8 @@ use super::{
     session_cookie::{authenticate_session, session_secret},
 };
 use crate::{
-    api::access::oauth_metadata::resource,
     client_address::ClientAddress,
+    http::oauth_urls::resource,
     server::{
         MAX_FAILURES,
         body_memory::BodyMemoryExhausted,

@@ -7,9 +7,11 @@
 //! | `event_stream` | a response of server-sent events |
 //! | `extract` | authentication, idempotency keys and bodies of a request |
 //! | `html` | text in HTML pages |
+//! | `oauth_urls` | addresses that OAuth clients of `/mcp` see |
 //! | `params` | path and query parameters |
 //! | `json_body` | parses JSON bodies |
 //! | `json` | readers for JSON values |
+//! | `paths` | paths that the listener treats in their own way |
 //! | `problem` | error responses |
 //! | `router` | serves one request, and turns panics into error responses |
 //! | `session_cookie` | the cookie with the session of a person |
@@ -21,7 +23,9 @@ pub(crate) mod extract;
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod json_body;
+pub(crate) mod oauth_urls;
 pub(crate) mod params;
+pub(crate) mod paths;
 pub(crate) mod problem;
 pub(crate) mod router;
 pub(crate) mod session_cookie;

@@ -16,8 +16,7 @@ use serde_json::{Value, json};
 
 use super::{ToolContext, dispatch};
 use crate::{
-    api::access::oauth_metadata,
-    http::{app::App, extract},
+    http::{app::App, extract, oauth_urls},
     mcp::{
         json_rpc::{self, IncomingMessage, REJECTED, RpcError},
         progress::{self, RunningCall},
@@ -75,11 +74,6 @@ impl IntoResponse for McpHttpError {
     }
 }
 
-/// Whether a request is for MCP. Some clients add a slash to every URL.
-pub(crate) fn is_mcp_path(path: &str) -> bool {
-    matches!(path, "/mcp" | "/mcp/")
-}
-
 /// The response to a request that the listener rejected.
 pub(crate) fn rejection_response(problem: Problem) -> Response {
     McpHttpError::from(problem).into_response()
@@ -95,7 +89,7 @@ pub(crate) async fn serve(State(app): State<App>, request: Request) -> Response 
             let mut response = error.into_response();
             if response.status() == StatusCode::UNAUTHORIZED {
                 let has_credential = parts.headers.contains_key(header::AUTHORIZATION);
-                let challenge = oauth_metadata::challenge(&app, has_credential);
+                let challenge = oauth_urls::challenge(&app, has_credential);
                 response.headers_mut().extend(challenge.map(|value| (header::WWW_AUTHENTICATE, value)));
             }
             response

@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 use url::Url;
 
-use crate::{config::OidcFile, engine_deps::load_ca_file};
+use crate::{config::OidcFile, tls::load_ca_file};
 use id_token::{ExpectedClaims, IdTokenError, Jwk};
 
 /// How long the provider's description and keys are used before they are read again, in milliseconds.

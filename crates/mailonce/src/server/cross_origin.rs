@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::mcp::http::is_mcp_path;
+use crate::http::paths::is_mcp_path;
 
 /// Request headers that a page may send.
 const ALLOW_HEADERS: &str = "Authorization, Content-Type, Accept, Last-Event-ID, Mcp-Session-Id, \

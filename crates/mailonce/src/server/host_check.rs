@@ -9,7 +9,7 @@ use mailonce_core::problem::{Code, Problem, shorten};
 use std::net::IpAddr;
 
 use super::cross_origin::{self, AllowedOrigin};
-use crate::api::access::oauth_metadata::is_open_to_pages;
+use crate::http::paths::{is_mcp_path, is_open_to_pages};
 
 /// Paths that orchestrators and metrics collectors call under host names that are not configured here.
 const EXEMPT_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
@@ -201,7 +201,7 @@ fn misdirected_host(authority: &Authority) -> Problem {
 fn is_guarded(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     let credential = headers.contains_key(header::AUTHORIZATION) || headers.contains_key(header::UPGRADE);
-    !reads || credential || crate::mcp::http::is_mcp_path(uri.path())
+    !reads || credential || is_mcp_path(uri.path())
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ use crate::{
     client_address::TrustedProxies,
     config::Config,
     connection_threads::ConnectionThreads,
-    http::{problem::ApiError, session_cookie::IsHttps},
+    http::{paths::is_mcp_path, problem::ApiError, session_cookie::IsHttps},
     mcp,
     tls::Tls,
     write_timeout::{self, WriteTimeout},
@@ -272,7 +272,7 @@ impl HttpConnection {
         let mut response = match (checked, preflight) {
             (Ok(()), Some(preflight)) => preflight,
             (Ok(()), None) => shared.large_bodies.answer(shared.router.clone(), request).await?,
-            (Err(problem), _) if mcp::http::is_mcp_path(request.uri().path()) => mcp::http::rejection_response(problem),
+            (Err(problem), _) if is_mcp_path(request.uri().path()) => mcp::http::rejection_response(problem),
             (Err(problem), _) => ApiError(problem).into_response(),
         };
         if let Some(origin) = cors_origin {

@@ -1,6 +1,6 @@
 //! Claims through the API: who gets one, what survives a lost holder, and what is always recorded.
 
-use mailonce_core::control::audit::chain::format_hash;
+use mailonce_core::hex::format_hash;
 use serde_json::{Value, json};
 
 use crate::{

@@ -51,23 +51,6 @@ impl AuditRow {
     }
 }
 
-/// A hash as people see it: 64 hexadecimal digits.
-pub fn format_hash(hash: &[u8; 32]) -> String {
-    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
-    hash.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
-/// Parses 64 hexadecimal digits. `None` for anything else.
-pub fn parse_hash(text: &str) -> Option<[u8; 32]> {
-    let digits: Option<Vec<u8>> = text.chars().map(|digit| Some(digit.to_digit(16)? as u8)).collect();
-    let digits = digits.filter(|digits| digits.len() == 64)?;
-    let mut hash = [0; 32];
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = pair.iter().fold(0, |value, digit| value << 4 | digit);
-    }
-    Some(hash)
-}
-
 /// The row of the next entry after `head`.
 pub fn append(head: ChainLink, team: TeamId, content: &NewAuditEntry) -> AuditRow {
     let entry = AuditEntry { team, seq: head.seq + 1, content: content.clone(), prev: head.hash };

@@ -23,6 +23,7 @@ use crate::{
         email_commands::EmailResendResult,
         holds::Holds,
         key_binding::KeyBinding,
+        policy_trace::PolicyTrace,
     },
     time::Time,
 };
@@ -129,6 +130,11 @@ impl FirstSend {
     pub fn of_free_key(new_email: &NewEmail) -> Self {
         let holds = new_email.guard_input.holds;
         Self { bind_number: u32::from(new_email.key.is_some()), holds, ..Self::default() }
+    }
+
+    /// Adds this decision to the policy trace of its email. `flagged_by` is the guard that flags the email, if one does.
+    pub fn record_in(&self, trace: &mut PolicyTrace, flagged_by: Option<Guard>) {
+        trace.record_decision(self.overruns.iter().map(Overrun::policy_step), self.holds, flagged_by);
     }
 }
 

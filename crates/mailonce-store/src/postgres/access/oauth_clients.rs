@@ -14,8 +14,8 @@ use crate::postgres::{
     Postgres, SharedState,
     error::{TxError, TxResult, call_until_final},
     row::{read_json, write_json},
+    statements::{execute, query_rows},
     when_durable,
-    write::{execute, query_rows},
 };
 
 /// Serializes registrations: two from one network must see each other, and a new client has no row to lock.

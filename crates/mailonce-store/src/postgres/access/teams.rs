@@ -14,11 +14,12 @@ use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
-    control::audit,
+    control::audit_chain,
     error::{TxError, TxResult},
     locked_tx::{load_unit_of_work, lock_scopes},
     row::{TeamKey, read_json, write_json},
-    write::{execute, query_rows, write_unit_of_work},
+    statements::{execute, query_rows},
+    write::write_unit_of_work,
 };
 
 const INSERT_TEAM: &str = "
@@ -101,7 +102,7 @@ async fn create_team_or_api_key(
     if let Some(team) = team {
         let params = (&team.id.0, &team.name, &team.created_at.0, &team.require_keys);
         if execute(&tx, INSERT_TEAM, &[params.0, params.1, params.2, params.3]).await? == 1 {
-            audit::record_act(&tx, Some(&Act::of_new_team(team)), team.created_at).await?;
+            audit_chain::record_act(&tx, Some(&Act::of_new_team(team)), team.created_at).await?;
         }
     }
     insert_api_key(&tx, key).await?;
@@ -125,7 +126,7 @@ pub(crate) async fn set_require_keys(shared: &SharedState, team: TeamId, require
     let changed = rows.first().map(|row| read_team(row, 0)).transpose()?;
     if let (Some(before), Some(team)) = (before.filter(|before| *before != require), &changed) {
         let now = shared.time.commit_time(Time(0));
-        audit::record_act(&tx, Some(&Act::of_require_keys(before, team)), now).await?;
+        audit_chain::record_act(&tx, Some(&Act::of_require_keys(before, team)), now).await?;
     }
     shared.commit(tx, 1).await?;
     Ok(changed)
@@ -156,7 +157,7 @@ pub(crate) async fn revoke_api_key(
     let rows = query_rows(&tx, REVOKE, &[&team.0, &id.0, &now.0]).await?;
     let revoked = rows.first().map(read_api_key).transpose()?;
     let act = revoked.as_ref().filter(|_| was_active).map(Act::of_api_key);
-    audit::record_act(&tx, act.as_ref(), now).await?;
+    audit_chain::record_act(&tx, act.as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(revoked)
 }
@@ -197,7 +198,7 @@ async fn insert_api_key(tx: &Transaction<'_>, key: &ApiKey) -> TxResult<()> {
     let row: [&(dyn ToSql + Sync); 7] =
         [&key.id.0, &key.team.0, &hash, &about, &key.created_at.0, &revoked_at, &last_used_at];
     let is_new = execute(tx, INSERT_API_KEY, &row).await? == 1;
-    audit::record_act(tx, is_new.then(|| Act::of_api_key(key)).as_ref(), key.created_at).await
+    audit_chain::record_act(tx, is_new.then(|| Act::of_api_key(key)).as_ref(), key.created_at).await
 }
 
 fn read_team(row: &Row, at: usize) -> TxResult<Team> {

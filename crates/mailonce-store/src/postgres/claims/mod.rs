@@ -26,10 +26,12 @@ use uuid::Uuid;
 
 use super::{Postgres, SharedState, into_store_result, when_durable};
 use crate::postgres::{
-    control::{audit, records::bind_or_replay, stops},
+    control::{audit_chain, stops},
     error::{TxError, TxResult, call_until_final},
+    events::pending_events::write_events,
+    operation_keys::bind_or_replay,
     row::{hash_column, read_json, write_json},
-    write::{execute, query_rows, write_events},
+    statements::{execute, query_rows},
 };
 
 const BY_KEY_LOCKED: &str = "SELECT claim FROM claims WHERE team = $1 AND key = $2 FOR UPDATE";
@@ -230,7 +232,7 @@ async fn apply(
         update(&tx, &claim, (change.new_result.as_deref(), None)).await?;
         emit(&tx, team, &change.events).await?;
     }
-    audit::record_act(&tx, act.as_ref().filter(|_| is_applied), clock.now).await?;
+    audit_chain::record_act(&tx, act.as_ref().filter(|_| is_applied), clock.now).await?;
     shared.commit(tx, 1).await?;
     Ok(IdempotentResult::Done(ClaimActionResult::Done(change.answer, Box::new(claim))))
 }

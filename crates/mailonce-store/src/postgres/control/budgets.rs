@@ -12,7 +12,7 @@ use mailonce_core::{
     outbound::{accept::NewEmail, email::Email},
     time::Time,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
@@ -20,8 +20,8 @@ use crate::postgres::{
     SharedState,
     error::TxResult,
     row::{email_columns, email_joins, read_emails},
+    statements::{execute, query_pipelined, query_rows},
     unit_of_work::UnitOfWork,
-    write::{execute, query_pipelined, query_rows},
 };
 
 /// Inserts the missing rows and locks the others, in sorted order, as for keys.
@@ -34,15 +34,6 @@ const READ: &str = "
     SELECT u.team, u.budget, u.period_start, u.used
       FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS w (team, budget, period_start)
       JOIN budget_usage u ON u.team = w.team AND u.budget = w.budget AND u.period_start = w.period_start";
-const WRITE: &str = "
-    UPDATE budget_usage u SET used = w.used
-      FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[]) AS w (team, budget, period_start, used)
-     WHERE u.team = w.team AND u.budget = w.budget AND u.period_start = w.period_start";
-const RECORD: &str = "
-    INSERT INTO budget_charges (team, email, budget, period_start, ends_at, amount)
-    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[])
-    ON CONFLICT (team, email, budget) DO UPDATE
-       SET period_start = excluded.period_start, ends_at = excluded.ends_at, amount = excluded.amount";
 const RECORDED: &str =
     "SELECT budget, period_start, ends_at, amount FROM budget_charges WHERE team = $1 AND email = $2";
 const HELD_EMAILS: &str = concat!(
@@ -67,72 +58,6 @@ const SWEEP_CHARGES: &str = "
      WHERE x.team = due.team AND x.email = due.email AND x.budget = due.budget";
 /// How many rows are deleted at a time.
 const ROWS_PER_SWEEP: i64 = 10_000;
-
-/// The locked counters of one transaction. A transaction may accept emails of several teams.
-#[derive(Default)]
-pub(crate) struct Counters {
-    teams: BTreeMap<TeamId, BudgetUsage>,
-    /// Counters with a new value.
-    changed: BTreeSet<(TeamId, BudgetCounter)>,
-    /// Charges to record per email and budget.
-    recorded: BTreeMap<(TeamId, EmailId, Uuid), RecordedCharge>,
-}
-
-impl Counters {
-    /// Whether no counter changed.
-    pub(crate) fn is_unchanged(&self) -> bool {
-        self.changed.is_empty()
-    }
-
-    /// The current usage of a loaded counter.
-    pub(crate) fn used(&self, team: TeamId, counter: BudgetCounter) -> u64 {
-        self.teams.get(&team).map_or(0, |usage| usage.used(counter))
-    }
-
-    /// Charges an email to its budgets.
-    pub(crate) fn charge(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {
-        if charges.is_empty() {
-            return;
-        }
-        self.teams.entry(team).or_default().add(charges);
-        self.changed.extend(charges.iter().map(|charge| (team, charge.counter())));
-        self.record(team, id, charges);
-    }
-
-    fn apply(&mut self, email: &Email, moved: &ChargeMove) {
-        self.teams.entry(email.team).or_default().apply(moved);
-        let taken = moved.take.iter().map(Charge::counter);
-        let given_back = moved.give_back.iter().map(RecordedCharge::counter);
-        self.changed.extend(taken.chain(given_back).map(|counter| (email.team, counter)));
-        self.record(email.team, email.id, &moved.take);
-    }
-
-    fn record(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {
-        self.recorded.extend(charges.iter().map(|charge| ((team, id, charge.counter), charge.into())));
-    }
-
-    /// Writes the changed counters and the recorded charges.
-    pub(crate) async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
-        if self.is_unchanged() {
-            return Ok(());
-        }
-        let (mut teams, mut budgets, mut starts, mut used) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (team, counter) in &self.changed {
-            teams.push(team.0);
-            budgets.push(counter.0);
-            starts.push(counter.1.0);
-            used.push(self.used(*team, *counter) as i64);
-        }
-        execute(tx, WRITE, &[&teams, &budgets, &starts, &used]).await?;
-        let teams: Vec<Uuid> = self.recorded.keys().map(|(team, ..)| team.0).collect();
-        let emails: Vec<Uuid> = self.recorded.keys().map(|(_, email, _)| email.0).collect();
-        let budgets: Vec<Uuid> = self.recorded.keys().map(|(.., budget)| *budget).collect();
-        let starts: Vec<i64> = self.recorded.values().map(|record| record.period_start.0).collect();
-        let ends: Vec<i64> = self.recorded.values().map(|record| record.ends_at.0).collect();
-        let amounts: Vec<i64> = self.recorded.values().map(|record| record.amount as i64).collect();
-        execute(tx, RECORD, &[&teams, &emails, &budgets, &starts, &ends, &amounts]).await.map(drop)
-    }
-}
 
 /// Locks and loads the counters that these emails charge.
 pub(crate) async fn lock<'a>(

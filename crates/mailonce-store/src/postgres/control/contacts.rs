@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::postgres::{
     SharedState,
     error::TxResult,
-    write::{execute, query_rows},
+    statements::{execute, query_rows},
 };
 
 /// In sorted order, so that two transactions with the same contacts wait for each other and don't deadlock.

@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::postgres::{
     Postgres, SharedState,
-    control::audit,
+    control::audit_chain,
     conversation::row::{lock_message_and_thread, read_thread, thread_columns},
     error::{TxResult, call_until_final},
     inbound::{
@@ -32,8 +32,8 @@ use crate::postgres::{
     into_store_result,
     locked_tx::{load_unit_of_work, lock_emails},
     row::{read_json, write_json},
+    statements::{execute, query_rows},
     when_durable,
-    write::{execute, query_rows},
 };
 
 const SAVE_EMAIL: &str = "UPDATE emails SET rev = $3, digest = $4, head = $5, body = NULL WHERE team = $1 AND id = $2";
@@ -165,7 +165,7 @@ async fn erase_message(shared: &SharedState, team: TeamId, id: MessageId, now: T
     for sql in DELETE_OF_MESSAGE {
         execute(&tx, sql, &[&team.0, &id.0]).await?;
     }
-    audit::record_act(&tx, Some(&Act::of_deletion(team, "message", id.0)), now).await?;
+    audit_chain::record_act(&tx, Some(&Act::of_deletion(team, "message", id.0)), now).await?;
     shared.commit(tx, 1).await?;
     Ok(true)
 }
@@ -210,7 +210,7 @@ async fn remove_thread(shared: &SharedState, team: TeamId, id: ThreadId, now: Ti
     execute(&tx, "DELETE FROM thread_emails WHERE team = $1 AND thread = $2", &[&team.0, &id.0]).await?;
     execute(&tx, "DELETE FROM threads WHERE team = $1 AND id = $2", &[&team.0, &id.0]).await?;
     reserve_id(&tx, id.0).await?;
-    audit::record_act(&tx, Some(&Act::of_deletion(team, "thread", id.0)), now).await?;
+    audit_chain::record_act(&tx, Some(&Act::of_deletion(team, "thread", id.0)), now).await?;
     shared.commit(tx, 1).await?;
     Ok(true)
 }

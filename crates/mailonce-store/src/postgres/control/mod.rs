@@ -1,6 +1,8 @@
 //! Control: the audit log, budgets, contacts, erasures, records and stops. Implements `ControlStore` for [`Postgres`].
 
-pub(crate) mod audit;
+mod audit;
+pub(crate) mod audit_chain;
+pub(crate) mod budget_counters;
 pub(crate) mod budgets;
 pub(crate) mod contacts;
 mod erasures;

@@ -2,24 +2,22 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    commit_clock::CommitClock,
     control::audit::act::Act,
     id::TeamId,
     operation::{IdempotentResult, KeyedOperation},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
 };
-use std::{collections::BTreeSet, sync::Arc};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
-    control::audit,
+    control::audit_chain,
     error::{TxError, TxResult},
-    locked_tx::{load_unit_of_work, lock_scopes},
-    row::TeamKey,
-    write::{execute, query_rows, write_events, write_unit_of_work},
+    events::pending_events::write_events,
+    operation_keys::bind_or_replay,
+    statements::{execute, query_rows},
 };
 
 macro_rules! records {
@@ -59,25 +57,6 @@ fn read_first_record(rows: &[Row]) -> TxResult<Option<Record>> {
     rows.first().map(read_record).transpose()
 }
 
-/// Binds the key of an operation. Returns the replay if it was performed before, or a mismatch if the key is taken.
-pub(crate) async fn bind_or_replay<T>(
-    tx: &Transaction<'_>,
-    time: &Arc<CommitClock>,
-    operation: Option<&KeyedOperation>,
-    now: Time,
-) -> TxResult<Option<IdempotentResult<T>>> {
-    let Some(operation) = operation else { return Ok(None) };
-    let scopes: BTreeSet<TeamKey> = BTreeSet::from([(operation.team, operation.key)]);
-    lock_scopes(tx, &scopes).await?;
-    let mut work = load_unit_of_work(tx, time, &scopes, &[]).await?;
-    if let Some(answer) = work.find_replay(operation, now) {
-        return Ok(Some(answer));
-    }
-    work.bind_operation(operation);
-    write_unit_of_work(tx, &work).await?;
-    Ok(None)
-}
-
 /// Writes the event of a record change, if this kind of record has events.
 async fn emit_record_event(tx: &Transaction<'_>, record: &Record, before: Option<&Record>, now: Time) -> TxResult<()> {
     let events: Vec<_> = record.to_event(before, now).map(|event| (record.team, event)).into_iter().collect();
@@ -101,7 +80,7 @@ pub(crate) async fn create_record(
     let made = execute(&tx, INSERT, &[id, &team.0, &kind.as_str(), name, &rev, &created_at.0, about]).await?;
     if made == 1 {
         emit_record_event(&tx, record, None, record.created_at).await?;
-        audit::record_act(&tx, Act::of_record(None, Some(record)).as_ref(), record.created_at).await?;
+        audit_chain::record_act(&tx, Act::of_record(None, Some(record)).as_ref(), record.created_at).await?;
         shared.commit(tx, 1).await?;
         return Ok(IdempotentResult::Done(CreateRecordResult::Created(record.clone())));
     }
@@ -182,7 +161,7 @@ pub(crate) async fn change_record(
     record.rev += 1;
     record.json.clone_from(&edit.json);
     emit_record_event(&tx, &record, Some(&before), now).await?;
-    audit::record_act(&tx, Act::of_record(Some(&before), Some(&record)).as_ref(), now).await?;
+    audit_chain::record_act(&tx, Act::of_record(Some(&before), Some(&record)).as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(IdempotentResult::Done(RecordChangeResult::Changed(record)))
 }
@@ -198,7 +177,7 @@ pub(crate) async fn remove_record(
     let tx = client.transaction().await?;
     let removed = read_first_record(&query_rows(&tx, REMOVE, &[&team.0, &kind.as_str(), &id]).await?)?;
     let now = shared.time.commit_time(Time(0));
-    audit::record_act(&tx, Act::of_record(removed.as_ref(), None).as_ref(), now).await?;
+    audit_chain::record_act(&tx, Act::of_record(removed.as_ref(), None).as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(removed)
 }

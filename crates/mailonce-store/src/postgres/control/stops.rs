@@ -24,12 +24,15 @@ use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
-    control::{audit, records::bind_or_replay},
+    control::audit_chain,
     error::TxResult,
-    handoff::handoffs::{load_locked_emails, read_handoff_ref},
+    events::pending_events::write_events,
+    handoff::handoff_rows::{load_locked_emails, read_handoff_ref},
+    operation_keys::bind_or_replay,
     row::{read_json, write_json},
+    statements::{execute, query_pipelined, query_rows},
     unit_of_work::EmailRef,
-    write::{execute, query_pipelined, query_rows, write_events, write_unit_of_work},
+    write::write_unit_of_work,
 };
 
 const LOCK_SHARED: &str = "SELECT pg_advisory_xact_lock_shared(7883366248)";
@@ -122,7 +125,7 @@ pub(crate) async fn create_stop(
         CreateStopResult::Created(stop) => {
             save(&tx, stop).await?;
             emit(&tx, stop, EventKind::StopCreated, now).await?;
-            audit::record_act(&tx, Some(&Act::of_stop("created", stop, None)), now).await?;
+            audit_chain::record_act(&tx, Some(&Act::of_stop("created", stop, None)), now).await?;
         }
         CreateStopResult::AlreadyStopped(_) => {}
         CreateStopResult::TooMany => {
@@ -158,7 +161,7 @@ pub(crate) async fn end_stop(
     let now = shared.time.commit_time(now);
     if stop.end(rate_per_s, now) {
         emit(&tx, &stop, EventKind::StopEnded, now).await?;
-        audit::record_act(&tx, Some(&Act::of_stop("ended", &stop, rate_per_s)), now).await?;
+        audit_chain::record_act(&tx, Some(&Act::of_stop("ended", &stop, rate_per_s)), now).await?;
     }
     save(&tx, &stop).await?;
     shared.commit(tx, 1).await?;

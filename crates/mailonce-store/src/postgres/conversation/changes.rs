@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use crate::postgres::outbound::content_guard::{ContactPair, RecentContent};
+use crate::postgres::outbound::recent_content::{ContactPair, RecentContent};
 use crate::postgres::{
     error::TxResult,
     row::{read_json, write_json},
-    write::{BoundStatement, execute, query_pipelined},
+    statements::{BoundStatement, execute, query_pipelined},
 };
 
 /// How long a tally is kept after its last reply: longer than any cap counts.
@@ -95,7 +95,7 @@ impl ConversationChanges {
             let (person, until) = (Uuid::from_bytes(*person), now.plus(TALLY_KEPT_MS));
             execute(tx, WRITE_TALLY, &[&team.0, &person, &write_json(tally)?, &until.0]).await?;
         }
-        crate::postgres::outbound::content_guard::write_recent_content(tx, &self.recent_content).await
+        crate::postgres::outbound::recent_content::write_recent_content(tx, &self.recent_content).await
     }
 
     async fn write_threads(&self, tx: &Transaction<'_>) -> TxResult<()> {

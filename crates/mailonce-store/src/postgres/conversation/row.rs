@@ -14,7 +14,7 @@ use crate::postgres::{
     error::TxResult,
     inbound::row::{MESSAGE_COLUMNS, message_columns, read_message},
     row::read_json,
-    write::{BoundStatement, query_pipelined},
+    statements::{BoundStatement, query_pipelined},
 };
 
 /// The columns of a thread: its row `t`.

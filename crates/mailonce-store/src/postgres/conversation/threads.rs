@@ -16,8 +16,8 @@ use crate::postgres::{
     error::TxResult,
     locked_tx::{load_unit_of_work, lock_scopes},
     row::TeamKey,
+    statements::query_rows,
     unit_of_work::UnitOfWork,
-    write::query_rows,
 };
 
 /// How many threads a list reads at a time.

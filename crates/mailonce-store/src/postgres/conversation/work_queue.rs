@@ -20,8 +20,8 @@ use crate::postgres::{
     error::TxResult,
     locked_tx::{load_unit_of_work, lock_scopes},
     row::TeamKey,
+    statements::query_rows,
     unit_of_work::UnitOfWork,
-    write::query_rows,
 };
 
 /// The oldest messages that may be offered and whose thread is neither leased nor locked. They are read again once

@@ -19,10 +19,12 @@ use uuid::Uuid;
 use super::row::{endpoint_columns, read_all, read_endpoint};
 use crate::postgres::{
     SharedState,
-    control::{audit, records::bind_or_replay},
+    control::audit_chain,
     error::{TxError, TxResult},
+    events::pending_events::write_events,
+    operation_keys::bind_or_replay,
     row::write_json,
-    write::{execute, query_rows, write_events},
+    statements::{execute, query_rows},
 };
 
 macro_rules! endpoints {
@@ -138,7 +140,7 @@ pub(crate) async fn create_endpoint(
         tx.rollback().await?;
         return Ok(IdempotentResult::Done(before.ok_or_else(|| TxError::corrupt("an endpoint that was removed"))?));
     }
-    audit::record_act(&tx, Act::of_endpoint(None, Some(&made)).as_ref(), made.created_at).await?;
+    audit_chain::record_act(&tx, Act::of_endpoint(None, Some(&made)).as_ref(), made.created_at).await?;
     shared.commit(tx, 1).await?;
     Ok(IdempotentResult::Done(made))
 }
@@ -186,7 +188,7 @@ pub(crate) async fn change_endpoint(
     let before = endpoint.clone();
     let event = endpoint.edit(edit.config.clone(), edit.state, now);
     save_endpoint(&tx, &endpoint, event).await?;
-    audit::record_act(&tx, Act::of_endpoint(Some(&before), Some(&endpoint)).as_ref(), now).await?;
+    audit_chain::record_act(&tx, Act::of_endpoint(Some(&before), Some(&endpoint)).as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(IdempotentResult::Done(EndpointChangeResult::Changed(endpoint)))
 }
@@ -197,7 +199,7 @@ pub(crate) async fn remove_endpoint(shared: &SharedState, team: TeamId, id: Endp
     let tx = client.transaction().await?;
     let removed = read_all(&query_rows(&tx, REMOVE, &[&team.0, &id.0]).await?, read_endpoint)?.pop();
     let now = shared.time.commit_time(Time(0));
-    audit::record_act(&tx, Act::of_endpoint(removed.as_ref(), None).as_ref(), now).await?;
+    audit_chain::record_act(&tx, Act::of_endpoint(removed.as_ref(), None).as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(removed)
 }

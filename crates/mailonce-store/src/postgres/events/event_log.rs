@@ -23,7 +23,7 @@ use crate::postgres::{
     SharedState,
     error::{TxError, TxResult, call_until_final},
     row::read_json,
-    write::{execute, query_rows},
+    statements::{execute, query_rows},
 };
 
 /// The maximum number of pending blocks in one round.

@@ -18,7 +18,7 @@ use crate::postgres::events::notices::recreate_notice;
 use crate::postgres::{
     SharedState,
     error::TxResult,
-    write::{execute, query_rows},
+    statements::{execute, query_rows},
 };
 
 /// Enabled endpoints with numbered events after their cursor, the longest waiting first, skipping locked ones.

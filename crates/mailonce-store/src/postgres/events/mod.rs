@@ -6,6 +6,7 @@
 //! | `endpoints` | webhook endpoints and their cursors |
 //! | `fan_out` | creating notices from events |
 //! | `notices` | leasing, recording, replaying and sweeping notices |
+//! | `pending_events` | events that are not numbered yet |
 //! | `row` | the mapping between rows and domain values |
 //!
 //! A transaction that locks several rows takes them in this order: keys of operations, endpoints, notices by sequence
@@ -15,6 +16,7 @@ mod endpoints;
 pub(crate) mod event_log;
 mod fan_out;
 pub(crate) mod notices;
+pub(crate) mod pending_events;
 mod row;
 
 use async_trait::async_trait;

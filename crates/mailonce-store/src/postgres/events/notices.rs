@@ -24,11 +24,11 @@ use uuid::Uuid;
 use super::row::{endpoint_columns, notice_columns, read_all, read_endpoint, read_notice, save_notices};
 use crate::postgres::{
     SharedState,
-    control::records::bind_or_replay,
     error::{TxError, TxResult},
     events::endpoints,
+    operation_keys::bind_or_replay,
     peers::{SilentPeers, beat, holder_is_gone},
-    write::{execute, query_rows},
+    statements::{execute, query_rows},
 };
 
 macro_rules! notices {

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::postgres::{
     error::{TxError, TxResult},
     row::{read_json, write_json},
-    write::execute,
+    statements::execute,
 };
 
 /// The columns of an endpoint: its row `e`.

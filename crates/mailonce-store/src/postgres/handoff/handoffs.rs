@@ -33,14 +33,16 @@ use crate::postgres::{
     conversation::{is_current_reply, update_message_progress},
     error::{TxError, TxResult, call_until_final},
     events::notices::reclaim_notices,
+    handoff::handoff_rows::{load_locked_emails, read_handoff_ref},
     inbound::deliveries,
     locked_tx::{load_unit_of_work, lock_available_emails, lock_emails, lock_scopes, read_email_rows},
     outbound::queries,
     peers::{SilentPeers, beat, holder_is_gone},
     row::{TeamKey, read_emails},
+    statements::{execute, query_rows},
     unit_of_work::{EmailRef, UnitOfWork},
     upkeep::database_clock,
-    write::{email_ref_columns, execute, query_rows},
+    write::email_ref_columns,
 };
 
 /// Due handoffs in order, skipping emails that other workers have locked. The emails are read again under the lock,
@@ -133,18 +135,6 @@ const COUNT_WAITING: &str = "
         UNION ALL SELECT transport, due_at FROM handoffs WHERE parked_by IS NOT NULL) waiting
      GROUP BY transport ORDER BY transport";
 const COUNT_UNKNOWN: &str = "SELECT count(*) FROM handoffs WHERE state = 'unknown'";
-
-/// Reads the team, email and handoff number in the first columns of a row.
-pub(crate) fn read_handoff_ref(row: &Row) -> TxResult<(EmailRef, u16)> {
-    let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
-    Ok((scoped, row.try_get::<_, i32>(2)? as u16))
-}
-
-/// Reads the current state of emails that are already locked.
-pub(crate) async fn load_locked_emails(tx: &Transaction<'_>, held: &BTreeSet<EmailRef>) -> TxResult<UnitOfWork> {
-    let emails = read_emails(&read_email_rows(tx, held).await?, 0)?;
-    Ok(UnitOfWork { emails: emails.into_iter().map(|email| (email.id, email)).collect(), ..UnitOfWork::default() })
-}
 
 /// Leases due handoffs to a worker. Stopped handoffs are parked and leave the queue, so another round finds others.
 pub(crate) async fn lease_handoffs(

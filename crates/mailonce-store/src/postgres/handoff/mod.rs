@@ -1,3 +1,4 @@
 //! Handing accepted emails to transports, once each.
 
+pub(crate) mod handoff_rows;
 pub(crate) mod handoffs;

@@ -25,10 +25,11 @@ use super::{
 use crate::postgres::{
     SharedState,
     error::{TxError, TxResult},
+    events::pending_events::write_events,
     inbound::wake_ups::NOTIFY,
     peers::{SilentPeers, beat, holder_is_gone},
     row::write_json,
-    write::{BoundStatement, execute, query_pipelined, query_rows, write_events},
+    statements::{BoundStatement, execute, query_pipelined, query_rows},
 };
 
 const BY_ID: &str = concat!("SELECT ", delivery_columns!(), " FROM deliveries d WHERE d.team = $1 AND d.id = $2");

@@ -24,7 +24,7 @@ use crate::postgres::{
     conversation::row::{read_thread, thread_columns},
     error::TxResult,
     inbound::filing_batch::{DeliveryRef, FilingBatch, artifact_identity},
-    write::{BoundStatement, query_pipelined, query_rows},
+    statements::{BoundStatement, query_pipelined, query_rows},
 };
 
 const LOCK_DELIVERIES: &str = concat!(

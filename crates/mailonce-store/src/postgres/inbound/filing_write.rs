@@ -13,8 +13,9 @@ use crate::postgres::inbound::{
 };
 use crate::postgres::{
     error::{TxResult, first_error},
+    events::pending_events::write_events,
     row::write_json,
-    write::{BoundStatement, execute, query_pipelined, write_events},
+    statements::{BoundStatement, execute, query_pipelined},
 };
 
 const SAVE_INBOX_SEQS: &str = "

@@ -24,11 +24,12 @@ use crate::postgres::{
     SharedState,
     call_batcher::{BatchedCall, CallBatcher},
     error::{TxError, TxResult},
+    events::pending_events::write_events,
     inbound::{
         delivery_insert::{DeliveryColumns, INSERT_DELIVERIES, NewDeliveryRow},
         wake_ups::NOTIFY,
     },
-    write::{BoundStatement, execute, query_pipelined, query_rows, write_events},
+    statements::{BoundStatement, execute, query_pipelined, query_rows},
 };
 
 /// Inserts the missing keys and locks the others, in sorted order. The no-op update makes existing rows appear in

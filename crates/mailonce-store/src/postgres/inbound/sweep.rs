@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::postgres::inbound::deliveries::release_raws;
 use crate::postgres::{
     error::TxResult,
-    write::{execute, query_rows},
+    statements::{execute, query_rows},
 };
 
 /// How many keys are deleted at a time.

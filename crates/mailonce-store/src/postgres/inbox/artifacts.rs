@@ -12,11 +12,12 @@ use tokio_postgres::types::ToSql;
 
 use crate::postgres::{
     SharedState,
-    control::records::bind_or_replay,
     error::TxResult,
+    events::pending_events::write_events,
     inbound::row::{artifact_columns, read_artifact, read_first},
+    operation_keys::bind_or_replay,
     row::write_json,
-    write::{execute, query_rows, write_events},
+    statements::{execute, query_rows},
 };
 
 macro_rules! artifacts {

@@ -13,11 +13,12 @@ use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
-    control::{audit, records::bind_or_replay},
+    control::audit_chain,
     error::{TxError, TxResult},
     inbound::row::{INBOX_COLUMNS, inbox_columns, read_first, read_inbox},
+    operation_keys::bind_or_replay,
     row::write_json,
-    write::{execute, query_rows},
+    statements::{execute, query_rows},
 };
 
 macro_rules! inboxes {
@@ -113,7 +114,7 @@ pub(crate) async fn create_inbox(
         tx.rollback().await?;
         return Ok(IdempotentResult::Done(CreateInboxResult::AddressTaken));
     }
-    audit::record_act(&tx, Act::of_inbox(None, Some(inbox)).as_ref(), inbox.created_at).await?;
+    audit_chain::record_act(&tx, Act::of_inbox(None, Some(inbox)).as_ref(), inbox.created_at).await?;
     shared.commit(tx, 1).await?;
     Ok(IdempotentResult::Done(CreateInboxResult::Created(inbox.clone())))
 }
@@ -172,7 +173,7 @@ pub(crate) async fn change_inbox(
         tx.rollback().await?;
         return Ok(IdempotentResult::Done(InboxChangeResult::AddressTaken));
     };
-    audit::record_act(&tx, Act::of_inbox(Some(&before), Some(&inbox)).as_ref(), now).await?;
+    audit_chain::record_act(&tx, Act::of_inbox(Some(&before), Some(&inbox)).as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(IdempotentResult::Done(InboxChangeResult::Changed(inbox)))
 }
@@ -190,7 +191,7 @@ pub(crate) async fn remove_inbox(
     // would not.
     query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
     let removed = read_first(&query_rows(&tx, REMOVE, &[&team.0, &id.0, &now.0]).await?, read_inbox)?;
-    audit::record_act(&tx, Act::of_inbox(removed.as_ref(), None).as_ref(), now).await?;
+    audit_chain::record_act(&tx, Act::of_inbox(removed.as_ref(), None).as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(removed)
 }

@@ -7,7 +7,7 @@ use mailonce_core::{
 };
 
 use crate::postgres::inbound::row::{message_columns, read_first, read_message};
-use crate::postgres::{SharedState, error::TxResult, write::query_rows};
+use crate::postgres::{SharedState, error::TxResult, statements::query_rows};
 
 /// How many messages a list reads at a time.
 const MESSAGES_PER_READ: usize = 1000;

@@ -11,10 +11,10 @@ use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
-    control::records::bind_or_replay,
     error::{TxError, TxResult},
     inbound::row::{read_first, read_watch, watch_columns},
-    write::{execute, query_rows},
+    operation_keys::bind_or_replay,
+    statements::{execute, query_rows},
 };
 
 macro_rules! watches {

@@ -34,8 +34,8 @@ use crate::postgres::{
         KEY_COLUMNS, KeyRow, TeamKey, email_columns, email_joins, hash_column, key_columns, read_emails, read_key,
         scope_columns,
     },
+    statements::query_rows,
     unit_of_work::{binding_of_target, keys_to_lock},
-    write::query_rows,
 };
 
 /// Keys and the emails they are bound to, from one snapshot.

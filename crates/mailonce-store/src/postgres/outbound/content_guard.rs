@@ -13,27 +13,18 @@ use mailonce_core::{
     },
     time::Time,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::postgres::{
     error::TxResult,
     locked_tx::load_more_emails,
-    row::{read_json, write_json},
+    outbound::recent_content::{ContactPair, RecentContent, RecentEmail, pair_columns},
+    row::read_json,
+    statements::query_pipelined,
     unit_of_work::{EmailRef, UnitOfWork},
-    write::{execute, query_pipelined},
 };
-
-/// Whose emails are compared with each other: those of a sender to the same recipients, or those with one meaning.
-pub(crate) type ContactPair = (TeamId, [u8; 16]);
-
-/// A recent email between them.
-type RecentEmail = (Time, EmailId, ContentFingerprint);
-
-/// How long a pair's row is kept after its latest email: longer than emails are compared, because nodes' clocks
-/// differ.
-const KEPT_MS: i64 = 2 * MAX_IDENTICAL_WINDOW_MS;
 
 /// Inserts the missing rows and locks the others, in sorted order, as for keys.
 const LOCK_PAIRS: &str = "
@@ -43,18 +34,6 @@ const LOCK_PAIRS: &str = "
 const READ_PAIRS: &str = "
     SELECT l.team, l.pair, l.latest FROM unnest($1::uuid[], $2::uuid[]) AS w (team, pair)
       JOIN likenesses l ON l.team = w.team AND l.pair = w.pair";
-const SAVE_PAIRS: &str = "
-    UPDATE likenesses l SET latest = w.latest, kept_until = w.kept_until
-      FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[]) AS w (team, pair, latest, kept_until)
-     WHERE l.team = w.team AND l.pair = w.pair";
-
-/// The recent content between a pair, oldest first.
-#[derive(Default)]
-pub(crate) struct RecentContent {
-    latest: Vec<RecentEmail>,
-    /// When content was added, if it was.
-    pub added_at: Option<Time>,
-}
 
 /// Locks and loads the recent content that these emails are compared with.
 pub(crate) async fn lock_recent_content<'a>(
@@ -74,30 +53,11 @@ pub(crate) async fn lock_recent_content<'a>(
     let mut compared: Vec<EmailRef> = Vec::new();
     for row in answers.last().into_iter().flatten() {
         let pair = (TeamId(row.try_get(0)?), row.try_get::<_, Uuid>(1)?.into_bytes());
-        let latest: Vec<RecentEmail> = read_json(row.try_get(2)?, "what was said of late")?;
+        let latest: Vec<RecentEmail> = read_json(row.try_get(2)?, "recent content")?;
         compared.extend(latest.iter().map(|(_, id, _)| (pair.0, *id)));
         work.conversations.recent_content.insert(pair, RecentContent { latest, added_at: None });
     }
     load_more_emails(tx, work, compared.into_iter()).await
-}
-
-/// Writes the added content.
-pub(crate) async fn write_recent_content(
-    tx: &Transaction<'_>,
-    said: &BTreeMap<ContactPair, RecentContent>,
-) -> TxResult<()> {
-    let grown = || said.iter().filter_map(|(pair, said)| Some((pair, &said.latest, said.added_at?)));
-    let (teams, hashes) = pair_columns(grown().map(|(pair, _, _)| pair));
-    if teams.is_empty() {
-        return Ok(());
-    }
-    let latest = grown().map(|(_, latest, _)| write_json(latest)).collect::<TxResult<Vec<String>>>()?;
-    let kept_until: Vec<i64> = grown().map(|(_, _, at)| at.plus(KEPT_MS).0).collect();
-    execute(tx, SAVE_PAIRS, &[&teams, &hashes, &latest, &kept_until]).await.map(drop)
-}
-
-fn pair_columns<'a>(pairs: impl Iterator<Item = &'a ContactPair>) -> (Vec<Uuid>, Vec<Uuid>) {
-    pairs.map(|(team, pair)| (team.0, Uuid::from_bytes(*pair))).unzip()
 }
 
 impl UnitOfWork {
@@ -108,8 +68,9 @@ impl UnitOfWork {
         Comparison { fingerprint, window_ms }: Comparison<'_>,
         now: Time,
     ) -> Option<&Email> {
-        let said = self.conversations.recent_content.get(&(team, fingerprint.pair))?;
-        said.latest
+        let recent = self.conversations.recent_content.get(&(team, fingerprint.pair))?;
+        recent
+            .latest
             .iter()
             .rev()
             .take(MAX_COMPARED)
@@ -126,11 +87,11 @@ impl UnitOfWork {
         email: EmailId,
         now: Time,
     ) {
-        let said = self.conversations.recent_content.entry((team, fingerprint.pair)).or_default();
-        said.latest.retain(|(at, ..)| now.since(*at) < MAX_IDENTICAL_WINDOW_MS);
-        said.latest.push((now, email, fingerprint));
-        let over = said.latest.len().saturating_sub(MAX_COMPARED);
-        said.latest.drain(..over);
-        said.added_at = Some(now);
+        let recent = self.conversations.recent_content.entry((team, fingerprint.pair)).or_default();
+        recent.latest.retain(|(at, ..)| now.since(*at) < MAX_IDENTICAL_WINDOW_MS);
+        recent.latest.push((now, email, fingerprint));
+        let over = recent.latest.len().saturating_sub(MAX_COMPARED);
+        recent.latest.drain(..over);
+        recent.added_at = Some(now);
     }
 }

@@ -24,12 +24,12 @@ use crate::postgres::{
     control::{budgets, stops},
     conversation::{is_current_reply, update_message_progress},
     error::{TxError, TxResult},
-    handoff::handoffs::{load_locked_emails, read_handoff_ref},
+    handoff::handoff_rows::{load_locked_emails, read_handoff_ref},
     locked_tx::{load_more_emails, load_unit_of_work, lock_emails, lock_scopes},
     outbound::{content_guard, queries},
     row::TeamKey,
+    statements::query_rows,
     unit_of_work::{EmailRef, UnitOfWork, keys_of_email, keys_to_lock},
-    write::query_rows,
 };
 
 /// Due handoffs in order, skipping emails that other workers have locked. The email's row lock covers its handoffs.

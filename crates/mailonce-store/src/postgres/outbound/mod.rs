@@ -6,4 +6,5 @@ pub(crate) mod content_guard;
 pub(crate) mod email_commands;
 pub(crate) mod email_insert;
 pub(crate) mod queries;
+pub(crate) mod recent_content;
 mod templates;

@@ -24,7 +24,7 @@ use crate::postgres::{
     SharedState,
     error::{TxError, TxResult},
     row::{KeyTarget, TeamKey, email_columns, email_joins, read_emails, read_json, read_suppressed_calls},
-    write::query_rows,
+    statements::query_rows,
 };
 
 /// The maximum number of keys in one lookup.

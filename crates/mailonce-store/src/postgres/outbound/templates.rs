@@ -16,11 +16,12 @@ use uuid::Uuid;
 
 use crate::postgres::{
     Postgres, SharedState,
-    control::{audit, records::bind_or_replay},
+    control::audit_chain,
     error::{TxResult, call_until_final},
+    operation_keys::bind_or_replay,
     row::{read_json, write_json},
+    statements::{execute, query_rows},
     when_durable,
-    write::{execute, query_rows},
 };
 
 macro_rules! templates {
@@ -115,7 +116,7 @@ async fn create(
     let version = template.version as i32;
     execute(&tx, INSERT, &[&template.id, &team.0, &template.name, &version, &now.0]).await?;
     insert_version(&tx, template).await?;
-    audit::record_act(&tx, Act::of_template(None, Some(template)).as_ref(), now).await?;
+    audit_chain::record_act(&tx, Act::of_template(None, Some(template)).as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(IdempotentResult::Done(CreateTemplateResult::Created(template.clone())))
 }
@@ -145,7 +146,7 @@ async fn add_version(
         AddVersionResult::Added(added) if added.version != before.version => {
             insert_version(&tx, added).await?;
             execute(&tx, SET_NEWEST, &[&id, &(added.version as i32)]).await?;
-            audit::record_act(&tx, Act::of_template(Some(&before), Some(added)).as_ref(), now).await?;
+            audit_chain::record_act(&tx, Act::of_template(Some(&before), Some(added)).as_ref(), now).await?;
             shared.commit(tx, 1).await?;
         }
         _ => tx.rollback().await?,
@@ -171,7 +172,7 @@ async fn remove(shared: &SharedState, team: TeamId, id: Uuid, now: Time) -> TxRe
     let removed = locked_newest(&tx, team, id).await?;
     if let Some(removed) = &removed {
         execute(&tx, REMOVE, &[&id]).await?;
-        audit::record_act(&tx, Act::of_template(Some(removed), None).as_ref(), now).await?;
+        audit_chain::record_act(&tx, Act::of_template(Some(removed), None).as_ref(), now).await?;
     }
     shared.commit(tx, 1).await?;
     Ok(removed)
@@ -189,7 +190,7 @@ async fn remove_version(
     let found = by_key(&tx, team, &TemplateKey::Id(id), Some(version)).await?.filter(|_| !is_newest);
     if let Some(removed) = &found {
         execute(&tx, REMOVE_VERSION, &[&id, &(removed.version as i32)]).await?;
-        audit::record_act(&tx, Some(&Act::of_removed_version(removed)), now).await?;
+        audit_chain::record_act(&tx, Some(&Act::of_removed_version(removed)), now).await?;
     }
     shared.commit(tx, 1).await?;
     Ok(found)

@@ -17,7 +17,7 @@ use crate::postgres::{
     inbound::row::{message_columns, read_message},
     locked_tx::read_email_rows,
     row::read_emails,
-    write::{execute, query_rows},
+    statements::{execute, query_rows},
 };
 
 const BACKLOG: &str = "

@@ -33,7 +33,7 @@ use uuid::Uuid;
 use super::{Postgres, SharedState, into_store_result, when_durable};
 use crate::postgres::{
     error::{TxError, TxResult, call_until_final},
-    write::query_rows,
+    statements::query_rows,
 };
 
 /// How many documents are read at a time when few of them are wanted.

@@ -23,7 +23,7 @@ use std::{
 use uuid::Uuid;
 
 use super::{NOW, TEAM, TestDatabase, email_of, new_email, until_blocked};
-use crate::postgres::{Options, Postgres, tests::two_nodes::two_nodes, write::write_events};
+use crate::postgres::{Options, Postgres, events::pending_events::write_events, tests::two_nodes::two_nodes};
 
 /// How many events the writers commit; set `MAILONCE_EVENTS=1000000` for a long run.
 const EVENTS: usize = 20_000;

@@ -13,7 +13,7 @@ use std::sync::PoisonError;
 use uuid::Uuid;
 
 use crate::sqlite::{
-    Sqlite, control::audit, outbound::accept, schema::store_error, write_session::WriteSession, writer::Priority,
+    Sqlite, control::audit, outbound::key_bindings, schema::store_error, write_session::WriteSession, writer::Priority,
 };
 
 const INSERT_TEAM: &str =
@@ -73,7 +73,7 @@ pub(crate) fn create_team(
     operation: Option<&KeyedOperation>,
 ) -> Result<IdempotentResult<Option<i64>>> {
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, key.created_at)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, key.created_at)?
     {
         return Ok(answer);
     }
@@ -83,7 +83,7 @@ pub(crate) fn create_team(
         return Ok(IdempotentResult::Done(None));
     }
     if let Some(operation) = operation {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     let row = params![team.id.0.as_bytes(), team.name, team.created_at.0, team.require_keys];
     if ledger.execute(INSERT_TEAM, row)? == 1 {
@@ -105,10 +105,10 @@ pub(crate) fn create_api_key(
         return Err(StoreError::Unreachable(format!("there is no team {}", key.team)));
     };
     if let Some(operation) = operation {
-        if let Some(answer) = accept::find_replay(ledger, operation, key.created_at)? {
+        if let Some(answer) = key_bindings::find_replay(ledger, operation, key.created_at)? {
             return Ok(answer);
         }
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     insert_api_key(ledger, number, key)?;
     Ok(IdempotentResult::Done(()))

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::Sqlite;
 use crate::sqlite::{
     control::{audit, stops},
-    outbound::accept::{self, unknown_team_error},
+    outbound::key_bindings::{self, unknown_team_error},
     schema::store_error,
     write_session::WriteSession,
 };
@@ -158,7 +158,7 @@ fn apply(
     clock: ClaimClock,
 ) -> Result<IdempotentResult<ClaimActionResult>> {
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, clock.now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, clock.now)?
     {
         return Ok(answer);
     }
@@ -175,7 +175,7 @@ fn apply(
     if change.answer == ClaimActionStatus::Applied {
         audit::record_act(ledger, act, clock.now)?;
         if let Some(operation) = operation {
-            accept::bind_operation(ledger, operation)?;
+            key_bindings::bind_operation(ledger, operation)?;
         }
     }
     let answer = change.answer;

@@ -18,7 +18,7 @@ use mailonce_core::{
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use crate::sqlite::{
-    Sqlite, control::records::RecordScope, outbound::accept, schema::store_error, write_session::WriteSession,
+    Sqlite, control::records::RecordScope, outbound::key_bindings, schema::store_error, write_session::WriteSession,
 };
 
 const ENDS: &str = "SELECT start_seq, start_hash, seq, hash FROM audit_chains WHERE team = ?1";
@@ -130,7 +130,7 @@ impl AuditStore for Sqlite {
 
     async fn record_keyed_act(&self, act: Act, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>> {
         self.run_write(move |ledger| {
-            let answer = accept::bind_operation_once(ledger, &operation, now)?;
+            let answer = key_bindings::bind_operation_once(ledger, &operation, now)?;
             if matches!(answer, IdempotentResult::Done(())) {
                 record_act(ledger, Some(act), now)?;
             }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::sqlite::{
     control::audit,
-    outbound::accept::{self, unknown_team_error},
+    outbound::key_bindings::{self, unknown_team_error},
     rows::corrupt_row,
     schema::store_error,
     write_session::WriteSession,
@@ -98,7 +98,7 @@ pub(crate) fn create(
 ) -> Result<IdempotentResult<CreateRecordResult>> {
     let shelf = record_scope(ledger, record.team, record.kind).ok_or_else(|| unknown_team_error(record.team))?;
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, record.created_at)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, record.created_at)?
     {
         return Ok(answer);
     }
@@ -118,7 +118,7 @@ pub(crate) fn create(
         return Err(corrupt_row("the id of a new record is taken"));
     }
     if let Some(operation) = operation {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     record.to_event(None, record.created_at).iter().for_each(|event| ledger.emit(shelf.number, event));
     audit::record_act(ledger, Act::of_record(None, Some(record)), record.created_at)?;
@@ -136,7 +136,7 @@ pub(crate) fn change(
         return Ok(IdempotentResult::Done(RecordChangeResult::Missing));
     };
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
@@ -148,7 +148,7 @@ pub(crate) fn change(
     }
     ledger.execute(UPDATE, params![edit.id.as_bytes(), edit.json])?;
     if let Some(operation) = operation {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     let before = record.clone();
     record.rev += 1;

@@ -15,8 +15,10 @@ use rusqlite::{Connection, Row, params};
 
 use crate::sqlite::{
     control::audit,
-    handoff::handoffs::HandoffRef,
-    outbound::{accept, email_commands},
+    outbound::{
+        email_rows::{HandoffRef, save_handoff},
+        key_bindings,
+    },
     rows,
     schema::store_error,
     write_session::WriteSession,
@@ -62,7 +64,7 @@ pub(crate) fn create(
     now: Time,
 ) -> Result<IdempotentResult<CreateStopResult>> {
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
@@ -80,7 +82,7 @@ pub(crate) fn create(
         CreateStopResult::TooMany => false,
     };
     if let Some(operation) = operation.filter(|_| saved) {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     Ok(IdempotentResult::Done(result))
 }
@@ -127,7 +129,7 @@ pub(crate) fn release(ledger: &mut WriteSession<'_>, max: usize, now: Time) -> R
             let Some(mut email) = rows::email_by_bits(ledger.conn, id, team, bits)? else { continue };
             if email.release_parked(number, stop.id, &release, now) {
                 let handoff = &email.handoffs[usize::from(number)];
-                email_commands::save_handoff(ledger, team, ordered_bits(email.id.0), handoff)?;
+                save_handoff(ledger, team, ordered_bits(email.id.0), handoff)?;
                 ledger.queue_changed_email(email);
                 released += 1;
             }

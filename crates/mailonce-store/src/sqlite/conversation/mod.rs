@@ -1,5 +1,6 @@
 //! Conversations: implements `ConversationStore` for [`Sqlite`].
 
+pub(crate) mod message_progress;
 pub(crate) mod reply;
 pub(crate) mod threads;
 pub(crate) mod work_queue;

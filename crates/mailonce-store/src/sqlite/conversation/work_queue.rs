@@ -12,7 +12,7 @@ use mailonce_core::{
     time::Time,
 };
 
-use crate::sqlite::{conversation::threads, inbox::messages, outbound::accept, write_session::WriteSession};
+use crate::sqlite::{conversation::threads, inbox::messages, outbound::key_bindings, write_session::WriteSession};
 
 /// Unanswered messages that are read per query.
 const MESSAGES_PER_PAGE: usize = 64;
@@ -30,7 +30,7 @@ pub(crate) fn lease_thread(
         return Ok(IdempotentResult::Done(ThreadLeaseResult::Missing));
     };
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
@@ -39,7 +39,7 @@ pub(crate) fn lease_thread(
         threads::save(ledger, number, thread)?;
         event.iter().for_each(|event| ledger.emit(number, event));
         if let Some(operation) = operation {
-            accept::bind_operation(ledger, operation)?;
+            key_bindings::bind_operation(ledger, operation)?;
         }
     }
     Ok(IdempotentResult::Done(leasing))
@@ -70,13 +70,13 @@ pub(crate) fn lease_messages(
 ) -> Result<IdempotentResult<Vec<MessageOffer>>> {
     let Some(number) = ledger.team_number(team) else { return Ok(IdempotentResult::Done(Vec::new())) };
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
     let offers = collect_offers(ledger, (team, number), ask, now)?;
     if let Some(operation) = operation.filter(|_| !offers.is_empty()) {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     Ok(IdempotentResult::Done(offers))
 }

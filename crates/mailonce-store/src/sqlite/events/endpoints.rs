@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::sqlite::{
     control::audit,
-    outbound::accept,
+    outbound::key_bindings,
     rows::{corrupt_row, json_column, optional_time, parse_column, split_id, to_json},
     schema::store_error,
     write_session::WriteSession,
@@ -143,7 +143,7 @@ pub(crate) fn create(
     let no_team = || StoreError::Corrupt(format!("there is no team {}", endpoint.team));
     let team = ledger.team_number(endpoint.team).ok_or_else(no_team)?;
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, endpoint.created_at)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, endpoint.created_at)?
     {
         return Ok(answer);
     }
@@ -187,7 +187,7 @@ pub(crate) fn create(
     }
     ledger.reserve_id(id.0);
     if let Some(operation) = operation {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     audit::record_act(ledger, Act::of_endpoint(None, Some(&endpoint)), endpoint.created_at)?;
     Ok(IdempotentResult::Done(endpoint))
@@ -224,7 +224,7 @@ pub(crate) fn change(
         return Ok(IdempotentResult::Done(EndpointChangeResult::Missing));
     };
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
@@ -239,7 +239,7 @@ pub(crate) fn change(
     save(ledger, &endpoint, event.as_ref())?;
     audit::record_act(ledger, Act::of_endpoint(Some(&before), Some(&endpoint)), now)?;
     if let Some(operation) = operation {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     Ok(IdempotentResult::Done(EndpointChangeResult::Changed(endpoint)))
 }

@@ -1,6 +1,7 @@
 //! Webhooks: implements `NoticeStore` for [`Sqlite`]. A notice is one event to be delivered to one endpoint.
 
 pub(crate) mod endpoints;
+pub(crate) mod event_blocks;
 pub(crate) mod event_log;
 pub(crate) mod fan_out;
 pub(crate) mod notices;

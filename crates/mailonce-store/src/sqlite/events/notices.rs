@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::sqlite::{
     events::endpoints,
-    outbound::accept,
+    outbound::key_bindings,
     rows::{id_column, optional_id, optional_json, optional_time, parse_column, split_id, to_json},
     schema::store_error,
     write_session::WriteSession,
@@ -225,7 +225,7 @@ pub(crate) fn replay(
 ) -> Result<IdempotentResult<Option<Notice>>> {
     let Some(number) = ledger.team_number(team) else { return Ok(IdempotentResult::Done(None)) };
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
@@ -234,7 +234,7 @@ pub(crate) fn replay(
         notice = save_and_reschedule(ledger, number, notice, now)?;
     }
     if let Some(operation) = operation {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     Ok(IdempotentResult::Done(Some(notice)))
 }
@@ -249,7 +249,7 @@ pub(crate) fn recover(
 ) -> Result<IdempotentResult<Option<NoticeRecoveryResult>>> {
     let Some(number) = ledger.team_number(team) else { return Ok(IdempotentResult::Done(None)) };
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
@@ -264,7 +264,7 @@ pub(crate) fn recover(
         due = replay_failed(ledger, number, id, after, now)?;
     }
     if let Some(operation) = operation {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     Ok(IdempotentResult::Done(Some(NoticeRecoveryResult { after_seq: after, requeued: due })))
 }

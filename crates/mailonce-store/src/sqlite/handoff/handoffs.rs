@@ -3,7 +3,7 @@
 use mailonce_core::{
     control::{audit::act::Act, stop::Stops},
     handoff::{
-        Attempt, AttemptDetails, Evidence, Handoff, HandoffProgress, Outcome,
+        Attempt, AttemptDetails, Evidence, Outcome,
         action::{ActionLimits, Effects, HandoffAction, HandoffActionStatus},
         lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog},
     },
@@ -20,8 +20,12 @@ use std::sync::Arc;
 use crate::sqlite::{
     Sqlite,
     control::{audit, budgets, contacts, stops},
-    conversation::reply,
-    outbound::{accept, email_commands},
+    conversation::message_progress::update_message_progress,
+    outbound::{
+        accept_statements::INSERT_HANDOFF,
+        email_rows::{HandoffRef, save_email, save_handoff},
+        key_bindings,
+    },
     rows,
     schema::store_error,
     write_session::WriteSession,
@@ -65,9 +69,6 @@ const COUNT_WAITING: &str = "SELECT transport, COUNT(*), MIN(due_at) FROM ( \
         WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL \
      UNION ALL SELECT transport, due_at FROM handoffs INDEXED BY handoffs_parked WHERE parked_by IS NOT NULL) \
      GROUP BY transport ORDER BY transport";
-
-/// A handoff in the database: team number, ordered bits of its email's id, and its number.
-pub(crate) type HandoffRef = (i64, i64, u16);
 
 /// Due handoffs that match a lease request, in order. Runs on a reader, so [`lease`] checks each one again.
 pub(crate) fn due_candidates(conn: &Connection, request: &LeaseRequest, now: Time) -> Result<Vec<HandoffRef>> {
@@ -147,11 +148,11 @@ pub(crate) fn with_bytes(conn: &Connection, email: Email, number: u16) -> Result
 
 /// Saves an email, and those of its handoffs that changed.
 fn save(ledger: &WriteSession<'_>, team: i64, before: &Email, email: &Email) -> Result<()> {
-    email_commands::save_email(ledger, team, email)?;
+    save_email(ledger, team, email)?;
     let bits = ordered_bits(email.id.0);
     for (old, new) in before.handoffs.iter().zip(&email.handoffs) {
         if old != new {
-            email_commands::save_handoff(ledger, team, bits, new)?;
+            save_handoff(ledger, team, bits, new)?;
         }
     }
     Ok(())
@@ -166,13 +167,13 @@ pub(crate) fn apply_action(
     now: Time,
 ) -> Result<IdempotentResult<HandoffActionResult>> {
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
     let acted = apply_action_once(ledger, team, id, act, now)?;
     if let (Some(operation), HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = (operation, &acted) {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     if let HandoffActionResult::Applied(HandoffActionStatus::Done, _) = &acted {
         audit::record_act(ledger, Act::of_email_action(team, id, act), ledger.time.commit_time(now))?;
@@ -221,7 +222,7 @@ fn apply_action_once(
         ledger.queue_changed_email(email.clone());
         budgets::charge(ledger, number, &email, &effects.charges)?;
         budgets::give_back_if_unsent(ledger, number, &before, &email)?;
-        reply::update_message_progress(ledger, number, &before, &email, now)?;
+        update_message_progress(ledger, number, &before, &email, now)?;
     }
     Ok(HandoffActionResult::Applied(effects.status, email))
 }
@@ -237,10 +238,8 @@ fn write_effects(ledger: &mut WriteSession<'_>, team: i64, bits: i64, effects: &
     for handoff in &effects.new_handoffs {
         let recipients = serde_json::to_string(&handoff.recipients).unwrap_or_default();
         let (state, due) = (handoff.state.as_str(), handoff.due_at.map(|at| at.0));
-        ledger.execute(
-            accept::INSERT_HANDOFF,
-            params![team, bits, handoff.number, handoff.transport, recipients, state, due],
-        )?;
+        ledger
+            .execute(INSERT_HANDOFF, params![team, bits, handoff.number, handoff.transport, recipients, state, due])?;
     }
     effects.events.iter().for_each(|event| ledger.emit(team, event));
     Ok(())
@@ -254,12 +253,6 @@ pub(crate) fn save_attempt(ledger: &WriteSession<'_>, bits: i64, attempt: &Attem
     let ended = ended_at.map(|at| at.0);
     let row = params![bits, handoff, number, at.0, outcome, reply, ended, about.remote_id, about_json];
     ledger.execute(SAVE_ATTEMPT, row).map(drop)
-}
-
-/// The progress of a handoff as JSON. `None` for the default value, which most handoffs have.
-pub(crate) fn work_json(handoff: &Handoff) -> Option<String> {
-    (handoff.progress != HandoffProgress::default())
-        .then(|| serde_json::to_string(&handoff.progress).unwrap_or_default())
 }
 
 /// Unknown handoffs that are due to be resolved, and that this node may resolve.

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::sqlite::{
     inbound::deliveries::{DeliveryRow, by_bits, by_id, emit_event, update},
     inbox::inboxes,
-    outbound::accept::unknown_team_error,
+    outbound::key_bindings::unknown_team_error,
     rows::to_json,
     schema::store_error,
     write_session::WriteSession,

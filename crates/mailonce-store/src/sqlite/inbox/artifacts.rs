@@ -15,7 +15,7 @@ use mailonce_core::{
 use rusqlite::{Connection, Params, Row, params};
 
 use crate::sqlite::{
-    outbound::accept,
+    outbound::key_bindings,
     rows::{id_column, json_column, optional_json, optional_time, parse_column, split_id, to_json},
     schema::store_error,
     write_session::WriteSession,
@@ -145,7 +145,7 @@ pub(crate) fn consume(
 ) -> Result<IdempotentResult<ConsumeResult>> {
     let Some(number) = ledger.team_number(team) else { return Ok(IdempotentResult::Done(ConsumeResult::Missing)) };
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
@@ -165,7 +165,7 @@ pub(crate) fn consume(
         ledger.emit(number, &artifact.to_event(EventKind::ArtifactConsumed, now));
     }
     if let (Some(operation), ConsumeResult::First(_) | ConsumeResult::Replayed(_)) = (operation, &taken) {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     Ok(IdempotentResult::Done(taken))
 }

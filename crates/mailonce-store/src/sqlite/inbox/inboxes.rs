@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
 
 use crate::sqlite::{
     control::audit,
-    outbound::accept::{self, unknown_team_error},
+    outbound::key_bindings::{self, unknown_team_error},
     rows::{id_column, json_column, split_id, to_json},
     schema::store_error,
     write_session::WriteSession,
@@ -128,7 +128,7 @@ pub(crate) fn create(
 ) -> Result<IdempotentResult<CreateInboxResult>> {
     let team = ledger.team_number(inbox.team).ok_or_else(|| unknown_team_error(inbox.team))?;
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, inbox.created_at)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, inbox.created_at)?
     {
         return Ok(answer);
     }
@@ -151,7 +151,7 @@ pub(crate) fn create(
     claim_names(ledger, &names, bits)?;
     ledger.reserve_id(id.0);
     if let Some(operation) = operation {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     audit::record_act(ledger, Act::of_inbox(None, Some(inbox)), inbox.created_at)?;
     Ok(IdempotentResult::Done(CreateInboxResult::Created(inbox.clone())))
@@ -168,7 +168,7 @@ pub(crate) fn change(
         return Ok(IdempotentResult::Done(InboxChangeResult::Missing));
     };
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
@@ -192,7 +192,7 @@ pub(crate) fn change(
     let Inbox { rev, address, settings: about, .. } = &edited.inbox;
     ledger.execute(UPDATE, params![bits, rev, address, to_json(about)?])?;
     if let Some(operation) = operation {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     audit::record_act(ledger, Act::of_inbox(Some(&inbox), Some(&edited.inbox)), now)?;
     Ok(IdempotentResult::Done(InboxChangeResult::Changed(edited.inbox)))

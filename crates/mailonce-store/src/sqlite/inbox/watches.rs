@@ -10,7 +10,7 @@ use mailonce_core::{
 use rusqlite::{Connection, Row, params};
 
 use crate::sqlite::{
-    inbox::inboxes, outbound::accept, rows::split_id, schema::store_error, write_session::WriteSession,
+    inbox::inboxes, outbound::key_bindings, rows::split_id, schema::store_error, write_session::WriteSession,
 };
 
 /// A watch whose inbox was not removed.
@@ -53,7 +53,7 @@ pub(crate) fn by_id(conn: &Connection, team: TeamId, number: i64, id: WatchId) -
 
 /// Starts an implicit watch, or continues it.
 pub(crate) fn touch_implicit(ledger: &mut WriteSession<'_>, watch: ImplicitWatch, now: Time) -> Result<ImplicitWatch> {
-    let team = ledger.team_number(watch.team).ok_or_else(|| accept::unknown_team_error(watch.team))?;
+    let team = ledger.team_number(watch.team).ok_or_else(|| key_bindings::unknown_team_error(watch.team))?;
     let inbox = ordered_bits(watch.inbox.0);
     let before = {
         let mut statement = ledger.conn.prepare_cached(IMPLICIT).map_err(store_error)?;
@@ -79,7 +79,7 @@ pub(crate) fn create(
 ) -> Result<IdempotentResult<Option<Watch>>> {
     let Some(team) = ledger.team_number(watch.team) else { return Ok(IdempotentResult::Done(None)) };
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, watch.started_at)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, watch.started_at)?
     {
         return Ok(answer);
     }
@@ -106,7 +106,7 @@ pub(crate) fn create(
     ledger.execute(INSERT, row)?;
     ledger.reserve_id(id.0);
     if let Some(operation) = operation {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     Ok(IdempotentResult::Done(Some(watch)))
 }
@@ -120,7 +120,7 @@ pub(crate) fn spend_resend(
 ) -> Result<IdempotentResult<SpendResendResult>> {
     let Some(number) = ledger.team_number(team) else { return Ok(IdempotentResult::Done(SpendResendResult::Missing)) };
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
@@ -131,7 +131,7 @@ pub(crate) fn spend_resend(
     if let SpendResendResult::Spent(watch) = &spent {
         ledger.execute(SPEND, params![ordered_bits(id.0), watch.rev, watch.resends_used])?;
         if let Some(operation) = operation {
-            accept::bind_operation(ledger, operation)?;
+            key_bindings::bind_operation(ledger, operation)?;
         }
     }
     Ok(IdempotentResult::Done(spent))

@@ -11,7 +11,7 @@ use mailonce_core::{
     events::event::NewEvent,
     id::{self, TeamId},
     key::KeyHash,
-    operation::{IdempotentResult, KeyedOperation, OperationDecision},
+    operation::{IdempotentResult, KeyedOperation},
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
         accept_decision::{
@@ -26,19 +26,22 @@ use mailonce_core::{
     ports::store::{Result, StoreError},
     time::Time,
 };
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::params;
 use std::{borrow::Cow, cell::Cell, ops::ControlFlow, sync::Arc};
 
 use crate::sqlite::{
     Sqlite,
     control::budgets,
-    conversation::reply,
-    events::event_log::PackedEvent,
-    fresh_keys::FreshKeys,
-    outbound::{content_guard, email_commands},
+    conversation::message_progress,
+    events::event_blocks::PackedEvent,
+    outbound::{
+        content_guard,
+        email_rows::save_email_and_handoffs,
+        key_bindings::{KeyRow, bind_operation, binding_of_row, find_replay, flush_key, key_row, known_team_number},
+    },
     rows,
     schema::store_error,
-    write_session::{AcceptStatements, WriteSession},
+    write_session::WriteSession,
     writer::Priority,
 };
 
@@ -46,49 +49,12 @@ const BIND_KEY: &str = "INSERT INTO keys (team, hash, bind, email) VALUES (?1, ?
      ON CONFLICT DO UPDATE SET bind = ?3, email = ?4, forgotten_at = NULL, digest = NULL, answer = NULL, expires_at = NULL";
 const BIND_SLOT: &str =
     "INSERT INTO keys (team, hash, bind, slot) VALUES (?1, ?2, 0, ?3) ON CONFLICT DO UPDATE SET slot = ?3";
-const BIND_OPERATION: &str = "INSERT INTO keys (team, hash, bind, digest, answer, expires_at) VALUES (?1, ?2, 1, ?3, ?4, ?5) \
-     ON CONFLICT DO UPDATE SET bind = bind + 1, email = NULL, forgotten_at = NULL, digest = ?3, answer = ?4, expires_at = ?5";
-const SELECT_KEY: &str =
-    "SELECT bind, email, slot, forgotten_at, digest, expires_at FROM keys WHERE team = ?1 AND hash = ?2";
-const SELECT_ANSWER: &str = "SELECT answer FROM keys WHERE team = ?1 AND hash = ?2";
-const INSERT_EMAIL: &str = "INSERT INTO emails (team, email, tail, rev, bind, ttl, guard, digest, head, body, holds) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-const INSERT_BODY: &str = "INSERT INTO bodies (email, body) VALUES (?1, ?2)";
-pub(crate) const INSERT_HANDOFF: &str = "INSERT INTO handoffs (team, email, number, transport, recipients, state, due_at, attempts, fence) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0)";
 
 /// Initial capacity of the buffer for an email's head in JSON. Most heads fit, so the buffer rarely grows.
 const HEAD_CAPACITY: usize = 512;
 
 /// Packed bodies up to this many bytes are stored in the email's own row.
 const MAX_INLINE_BODY: usize = 1_500;
-
-/// A row of the `keys` table.
-#[derive(Clone, Copy)]
-pub(crate) struct KeyRow {
-    pub(crate) bind_number: u32,
-    pub(crate) email: Option<i64>,
-    pub(crate) slot: Option<i64>,
-    pub(crate) forgotten_at: Option<Time>,
-    pub(crate) operation: Option<([u8; 32], Time)>,
-}
-
-impl KeyRow {
-    /// The row of a fresh key: bound once, and not yet in the `keys` table.
-    fn fresh(email: i64) -> Self {
-        Self { bind_number: 1, email: Some(email), slot: None, forgotten_at: None, operation: None }
-    }
-}
-
-/// Prepares the insert statements of an accept.
-pub(crate) fn prepare_accept_statements(conn: &Connection) -> Result<AcceptStatements<'_>> {
-    let prepare = |sql: &str| conn.prepare(sql).map_err(store_error);
-    Ok(AcceptStatements {
-        email: prepare(INSERT_EMAIL)?,
-        body: prepare(INSERT_BODY)?,
-        handoff: prepare(INSERT_HANDOFF)?,
-    })
-}
 
 /// A new email with everything computed in advance that does not need the database. The writer thread then only binds
 /// parameters and runs statements. It is prepared for the usual case, a free key; the slow path changes what differs.
@@ -188,7 +154,7 @@ impl PreparedEmail {
             self.email.guard = first.flagged_by;
         }
         if let Some(trace) = &mut Arc::make_mut(&mut self.email.head).policy {
-            trace.record_decision(first, first.flagged_by);
+            first.record_in(trace, first.flagged_by);
         }
         self.head = head_to_json(&self.email.head)?;
         self.event = PackedEvent::pack_accepted(&self.email);
@@ -264,10 +230,6 @@ pub(crate) fn accept(ledger: &mut WriteSession<'_>, prepared: &mut PreparedEmail
     Ok(decision)
 }
 
-pub(crate) fn unknown_team_error(team: TeamId) -> StoreError {
-    StoreError::Unreachable(format!("there is no team {team}"))
-}
-
 /// Decides about a send without writing anything. Also returns whether the email's key has no row yet and can be bound
 /// as a fresh key.
 fn decide_send(
@@ -335,11 +297,6 @@ impl AcceptReader for SessionReader<'_, '_> {
     }
 }
 
-/// The number of a team that must exist.
-fn known_team_number(ledger: &WriteSession<'_>, team: TeamId) -> Result<i64> {
-    ledger.team_number(team).ok_or_else(|| unknown_team_error(team))
-}
-
 /// Binds the key of a first email, and the shadow keys that it occupies.
 fn bind_keys(
     ledger: &WriteSession<'_>,
@@ -400,81 +357,6 @@ fn addresses_to_json(addresses: &[String]) -> String {
     serde_json::to_string(addresses).unwrap_or_default()
 }
 
-/// Flushes a fresh key into the `keys` table, so that its row can be changed.
-pub(crate) fn flush_key(ledger: &WriteSession<'_>, team: i64, key: KeyHash) -> Result<()> {
-    ledger.fresh_keys.borrow_mut().flush_key(team, key)
-}
-
-/// The row of a key, as the current transaction sees it.
-pub(crate) fn key_row(ledger: &WriteSession<'_>, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
-    let fresh = ledger.fresh_keys.borrow().get(team, key);
-    fresh.map_or_else(|| key_in_tree(ledger.conn, team, key), |email| Ok(Some(KeyRow::fresh(email))))
-}
-
-/// What a key is bound to, on a reader connection. `None` if the binding expired by `expiry_cutoff`.
-pub(crate) fn read_key_binding(
-    conn: &Connection,
-    fresh: &FreshKeys,
-    (team, number): (TeamId, i64),
-    key: KeyHash,
-    expiry_cutoff: Time,
-) -> Result<Option<KeyBinding>> {
-    let Some(row) = read_key_row(conn, fresh, number, key)? else { return Ok(None) };
-    binding_of_row(conn, team, number, &row, expiry_cutoff)
-}
-
-/// The committed row of a key, on a reader connection.
-pub(crate) fn read_key_row(conn: &Connection, fresh: &FreshKeys, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
-    let fresh = fresh.get(team, key);
-    fresh.map_or_else(|| key_in_tree(conn, team, key), |email| Ok(Some(KeyRow::fresh(email))))
-}
-
-fn key_in_tree(conn: &Connection, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
-    let mut statement = conn.prepare_cached(SELECT_KEY).map_err(store_error)?;
-    let row = statement.query_row(params![team, key.0], |row| {
-        let digest: Option<[u8; 32]> = row.get(4)?;
-        let expires_at: Option<i64> = row.get(5)?;
-        Ok(KeyRow {
-            bind_number: row.get(0)?,
-            email: row.get(1)?,
-            slot: row.get(2)?,
-            forgotten_at: row.get::<_, Option<i64>>(3)?.map(Time),
-            operation: digest.zip(expires_at.map(Time)),
-        })
-    });
-    row.optional().map_err(store_error)
-}
-
-/// What a key is bound to. `None` when it is free or has expired.
-pub(crate) fn key_binding(
-    ledger: &WriteSession<'_>,
-    (id, team): (TeamId, i64),
-    key: KeyHash,
-    now: Time,
-) -> Result<Option<KeyBinding>> {
-    let row = key_row(ledger, team, key)?;
-    Ok(row
-        .map(|row| binding_of_row(ledger.conn, id, team, &row, ledger.time.expiry_cutoff(now)))
-        .transpose()?
-        .flatten())
-}
-
-/// What the key of this row is bound to, on any connection. `None` if the binding expired by `forget_by`.
-pub(crate) fn binding_of_row(
-    conn: &Connection,
-    team: TeamId,
-    number: i64,
-    row: &KeyRow,
-    forget_by: Time,
-) -> Result<Option<KeyBinding>> {
-    if let Some((digest, expires_at)) = row.operation {
-        return Ok(KeyBinding::to_operation(digest, expires_at, forget_by));
-    }
-    let Some(bits) = row.email else { return Ok(None) };
-    let email = rows::email_by_bits(conn, team, number, bits)?;
-    Ok(email.and_then(|email| KeyBinding::to_email(Cow::Owned(email), forget_by)))
-}
-
 /// Accepts the items of a batch. A strict batch accepts every item or none.
 pub(crate) fn accept_batch(
     ledger: &mut WriteSession<'_>,
@@ -502,45 +384,6 @@ pub(crate) enum BatchDecision {
     Items(Vec<AcceptDecision>),
     /// Nothing was written.
     Refused(BatchAcceptResult),
-}
-
-/// The replayed response, or the mismatch, for an operation whose key is bound already. `None` when the key is free.
-pub(crate) fn find_replay<T>(
-    ledger: &WriteSession<'_>,
-    operation: &KeyedOperation,
-    now: Time,
-) -> Result<Option<IdempotentResult<T>>> {
-    let team = known_team_number(ledger, operation.team)?;
-    match operation.decide(key_binding(ledger, (operation.team, team), operation.key, now)?) {
-        OperationDecision::First => Ok(None),
-        OperationDecision::Replayed => {
-            let key = params![team, operation.key.0];
-            let answer = ledger.conn.prepare_cached(SELECT_ANSWER).and_then(|mut s| s.query_row(key, |row| row.get(0)));
-            Ok(Some(IdempotentResult::Replayed(answer.map_err(store_error)?)))
-        }
-        OperationDecision::KeyMismatch(bound) => Ok(Some(IdempotentResult::KeyMismatch(bound))),
-    }
-}
-
-/// Binds the key of a completed operation. The key must be free.
-pub(crate) fn bind_operation(ledger: &WriteSession<'_>, operation: &KeyedOperation) -> Result<()> {
-    let team = known_team_number(ledger, operation.team)?;
-    let KeyedOperation { digest, response: answer, expires_at, .. } = operation;
-    flush_key(ledger, team, operation.key)?;
-    ledger.execute(BIND_OPERATION, params![team, operation.key.0, digest, answer, expires_at.0]).map(drop)
-}
-
-/// Binds the key of an operation that writes nothing else, or returns the replay.
-pub(crate) fn bind_operation_once(
-    ledger: &WriteSession<'_>,
-    operation: &KeyedOperation,
-    now: Time,
-) -> Result<IdempotentResult<()>> {
-    if let Some(answer) = find_replay(ledger, operation, now)? {
-        return Ok(answer);
-    }
-    bind_operation(ledger, operation)?;
-    Ok(IdempotentResult::Done(()))
 }
 
 /// Resends an email: accepts its next version, once.
@@ -583,7 +426,7 @@ fn accept_next_version(
 ) -> Result<IdempotentResult<EmailResendResult>> {
     let mut prepared = PreparedEmail::new(new_email, now)?;
     let (decision, key_is_new) = decide_send(ledger, &prepared, Some(&resend), now)?;
-    let is_current_reply = reply::is_current_reply(ledger, team, resend.before())?;
+    let is_current_reply = message_progress::is_current_reply(ledger, team, resend.before())?;
     let version = match resend.decide(decision, is_current_reply) {
         ControlFlow::Continue(version) => version,
         ControlFlow::Break(answer) => return Ok(answer),
@@ -605,12 +448,12 @@ fn accept_next_version(
     if !is_first {
         return Ok(IdempotentResult::Done(EmailResendResult::Replayed(email)));
     }
-    reply::update_message_progress(ledger, team, resend.before(), &email, now)?;
+    message_progress::update_message_progress(ledger, team, resend.before(), &email, now)?;
     Ok(IdempotentResult::Done(EmailResendResult::First(email)))
 }
 
 fn save_previous_version(ledger: &mut WriteSession<'_>, team: i64, email: &Email, event: &NewEvent) -> Result<()> {
-    email_commands::save_email_and_handoffs(ledger, team, email)?;
+    save_email_and_handoffs(ledger, team, email)?;
     ledger.emit(team, event);
     ledger.queue_changed_email(email.clone());
     Ok(())

@@ -3,13 +3,12 @@
 use mailonce_core::{
     control::audit::act::Act,
     events::event::{EventKind, NewEvent},
-    handoff::Handoff,
     id::{EmailId, TeamId, ordered_bits},
     key::KeyHash,
     limits,
     operation::{IdempotentResult, KeyedOperation},
     outbound::{
-        email::{Email, EmailChangeRefusal, Guard},
+        email::{Email, EmailChangeRefusal},
         email_commands::{EmailChangeResult, RescheduleRequest},
         key_binding::{KeyBinding, KeyChangeResult},
         suppressed_call::SuppressedCalls,
@@ -20,20 +19,19 @@ use mailonce_core::{
 };
 use rusqlite::{OptionalExtension as _, params};
 
-use super::accept;
 use crate::sqlite::{
     control::{audit, budgets, stops},
-    conversation::reply,
+    conversation::message_progress::update_message_progress,
     handoff::handoffs,
+    outbound::{
+        email_rows::{HandoffRef, save_email_and_handoffs, save_handoff},
+        key_bindings,
+    },
     rows,
     schema::store_error,
     write_session::WriteSession,
 };
 
-const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8, holds = ?9 \
-     WHERE email = ?2 AND team = ?1";
-const SAVE_HANDOFF: &str = "UPDATE handoffs SET state = ?4, due_at = ?5, attempts = ?6, fence = ?7, transport = ?8, \
-     holder = ?9, work = ?10, parked_by = ?11 WHERE team = ?1 AND email = ?2 AND number = ?3";
 const SAVE_SUPPRESSED: &str = "INSERT INTO suppressed (email, count, latest) VALUES (?1, ?2, ?3) \
      ON CONFLICT DO UPDATE SET count = ?2, latest = ?3";
 const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL \
@@ -42,39 +40,6 @@ const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('que
 const MAX_CAPTURE_ROUNDS: usize = 8;
 const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL \
      AND due_at IS NOT NULL AND transport = ?1 ORDER BY due_at LIMIT 1";
-
-/// Saves a changed email and its handoffs.
-pub(crate) fn save_email_and_handoffs(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<()> {
-    save_email(ledger, team, email)?;
-    let bits = ordered_bits(email.id.0);
-    email.handoffs.iter().try_for_each(|handoff| save_handoff(ledger, team, bits, handoff))
-}
-
-/// Saves the row of an email.
-pub(crate) fn save_email(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<()> {
-    let bits = ordered_bits(email.id.0);
-    let settled = email.settled_at.map(|at| at.0);
-    // The earliest sweep time, even one in the past: an email that is due but not yet swept must stay due.
-    let sweep = email.next_sweep_at(Time(i64::MIN)).map(|at| at.0);
-    let guard = email.guard.map(Guard::as_str);
-    let resent = email.resent_as.map(|id| *id.0.as_bytes());
-    let holds = email.holds.to_column();
-    let row = params![team, bits, email.rev, email.ttl.0, settled, guard, resent, sweep, holds];
-    ledger.execute(SAVE_EMAIL, row).map(drop)
-}
-
-/// Saves the row of a handoff.
-pub(crate) fn save_handoff(ledger: &WriteSession<'_>, team: i64, bits: i64, handoff: &Handoff) -> Result<()> {
-    let due = handoff.due_at.map(|at| at.0);
-    let fence = handoff.fence as i64;
-    let state = handoff.state.as_str();
-    let holder = handoff.holder.map(|node| *node.0.as_bytes());
-    let work = handoffs::work_json(handoff);
-    let parked_by = handoff.parked_by.map(|stop| *stop.0.as_bytes());
-    let Handoff { number, attempts, transport, .. } = handoff;
-    let row = params![team, bits, number, state, due, attempts, fence, transport, holder, work, parked_by];
-    ledger.execute(SAVE_HANDOFF, row).map(drop)
-}
 
 /// Saves a changed email with its event, and queues the notification of subscribers.
 fn save_and_publish(ledger: &mut WriteSession<'_>, team: i64, email: Email, event: NewEvent) -> Result<()> {
@@ -100,7 +65,7 @@ pub(crate) fn change_email(
                 let at = event.at;
                 save_and_publish(ledger, number, email.clone(), event)?;
                 budgets::give_back_if_unsent(ledger, number, &before, &email)?;
-                reply::update_message_progress(ledger, number, &before, &email, at)?;
+                update_message_progress(ledger, number, &before, &email, at)?;
             }
             Ok(EmailChangeResult::Changed(email))
         }
@@ -136,14 +101,14 @@ pub(crate) fn cancel(
     now: Time,
 ) -> Result<IdempotentResult<EmailChangeResult>> {
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
     let at = ledger.time.commit_time(now);
     let change = change_email(ledger, team, id, |email| email.cancel(at))?;
     if let (Some(operation), EmailChangeResult::Changed(_)) = (operation, &change) {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     Ok(IdempotentResult::Done(change))
 }
@@ -162,7 +127,7 @@ pub(crate) fn capture(
     // Parked handoffs leave the queue, so each round finds others.
     for _ in 0..MAX_CAPTURE_ROUNDS {
         let room = max - captured;
-        let due: Vec<handoffs::HandoffRef> = {
+        let due: Vec<HandoffRef> = {
             let mut statement = ledger.conn.prepare_cached(DUE).map_err(store_error)?;
             let rows = statement.query_map(params![now.0, transport, room as i64, due_by], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
@@ -222,7 +187,7 @@ pub(crate) fn record_suppressed_calls(
 
 /// The email that a key is bound to. `None` when the key is free, expired, or bound to an operation.
 fn bound_email(ledger: &WriteSession<'_>, team: TeamId, number: i64, key: KeyHash, now: Time) -> Result<Option<Email>> {
-    match accept::key_binding(ledger, (team, number), key, now)? {
+    match key_bindings::key_binding(ledger, (team, number), key, now)? {
         Some(KeyBinding::Email(email)) => Ok(Some(email)),
         Some(KeyBinding::Operation { .. }) | None => Ok(None),
     }

@@ -17,7 +17,7 @@ use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-use super::accept::{self, KeyRow};
+use super::key_bindings::{self, KeyRow};
 use crate::sqlite::{fresh_keys::FreshKeys, handoff::handoffs, rows, schema::store_error};
 
 const BY_TEAM: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND email < ?2 ORDER BY email DESC LIMIT ?3";
@@ -63,7 +63,7 @@ pub(crate) fn list_emails(
     query: &EmailQuery,
 ) -> Result<ResultPage<Email>> {
     if let Some(key) = query.key {
-        let row = accept::read_key_row(conn, fresh, number, key)?;
+        let row = key_bindings::read_key_row(conn, fresh, number, key)?;
         return by_key(conn, team, number, row.as_ref(), query);
     }
     let before = query.before.map_or(i64::MAX, |id| ordered_bits(id.0));
@@ -197,10 +197,10 @@ pub(crate) fn key_view(
     key: KeyHash,
     forget_by: Time,
 ) -> Result<Option<KeyView>> {
-    let Some(row) = accept::read_key_row(conn, fresh, number, key)?.filter(|row| row.bind_number > 0) else {
+    let Some(row) = key_bindings::read_key_row(conn, fresh, number, key)?.filter(|row| row.bind_number > 0) else {
         return Ok(None);
     };
-    let bound = accept::binding_of_row(conn, team, number, &row, forget_by)?;
+    let bound = key_bindings::binding_of_row(conn, team, number, &row, forget_by)?;
     let expires_at = match &bound {
         Some(KeyBinding::Email(email)) => email.expires_at(),
         Some(KeyBinding::Operation { .. }) => row.operation.map(|(_, expires_at)| expires_at),
@@ -230,7 +230,11 @@ pub(crate) fn key_view(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::{Sqlite, outbound::accept, schema};
+    use crate::sqlite::{
+        Sqlite,
+        outbound::{accept, key_bindings},
+        schema,
+    };
 
     fn ledger() -> (tempfile::TempDir, Connection) {
         let home = tempfile::tempdir().unwrap();
@@ -266,7 +270,7 @@ mod tests {
     #[test]
     fn an_accept_makes_no_table_for_itself() {
         let (_home, conn) = ledger();
-        let mut explain = conn.prepare(&format!("EXPLAIN {}", accept::INSERT_HANDOFF)).unwrap();
+        let mut explain = conn.prepare(&format!("EXPLAIN {}", accept_statements::INSERT_HANDOFF)).unwrap();
         let steps = explain.query_map(params![1, 2, 3, "t", "[]", "queued", 4], |row| row.get::<_, String>(1)).unwrap();
         let steps: Vec<String> = steps.map(rusqlite::Result::unwrap).collect();
         assert!(steps.iter().any(|step| step == "IdxInsert") && !steps.iter().any(|step| step == "OpenEphemeral"));

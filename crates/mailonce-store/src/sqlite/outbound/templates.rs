@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::sqlite::{
     Sqlite,
     control::audit,
-    outbound::accept::{self, unknown_team_error},
+    outbound::key_bindings::{self, unknown_team_error},
     rows::corrupt_row,
     schema::store_error,
     write_session::WriteSession,
@@ -117,7 +117,7 @@ fn create(
     let (team, now) = (template.team, template.created_at);
     let number = ledger.team_number(team).ok_or_else(|| unknown_team_error(team))?;
     if let Some(operation) = operation
-        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+        && let Some(answer) = key_bindings::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
@@ -140,7 +140,7 @@ fn create(
     }
     insert_version(ledger, &template)?;
     if let Some(operation) = operation {
-        accept::bind_operation(ledger, operation)?;
+        key_bindings::bind_operation(ledger, operation)?;
     }
     audit::record_act(ledger, Act::of_template(None, Some(&template)), now)?;
     Ok(IdempotentResult::Done(CreateTemplateResult::Created(template)))

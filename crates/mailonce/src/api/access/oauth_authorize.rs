@@ -23,11 +23,11 @@ use mailonce_engine::{
 use super::{
     oauth_clients::{RedirectUri, find_redirect_uri},
     oauth_consent_page::{ConsentPage, fault_page, request_fault_page, sign_in_page, unsafe_page},
-    oauth_metadata::issuer,
     oauth_tokens::{OauthParams, read_form},
 };
 use crate::http::{
     app::{ApiResult, App},
+    oauth_urls::issuer,
     session_cookie::{CookieSafety, authenticate_cookie, is_csrf_token, session_secret},
 };
 

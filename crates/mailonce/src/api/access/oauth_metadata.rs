@@ -12,33 +12,13 @@ use mailonce_core::access::connection::CONNECTION_SCOPES;
 use serde_json::{Value, json};
 
 use super::{oauth_authorize, oauth_clients, oauth_tokens};
-use crate::http::app::App;
+use crate::http::{
+    app::App,
+    oauth_urls::{issuer, resource},
+};
 
 /// Request headers that a page may send to these endpoints.
 const ALLOW_HEADERS: &str = "Authorization, Content-Type, Accept, Mcp-Protocol-Version";
-
-/// The address of this authorization server.
-pub(crate) fn issuer(app: &App) -> &str {
-    app.public_url.trim_end_matches('/')
-}
-
-/// The resource for which tokens are.
-pub(crate) fn resource(app: &App) -> String {
-    format!("{}/mcp", issuer(app))
-}
-
-/// The value of `WWW-Authenticate` for a call of `/mcp` without a valid credential.
-pub(crate) fn challenge(app: &App, has_credential: bool) -> Option<HeaderValue> {
-    let error = if has_credential { "error=\"invalid_token\", " } else { "" };
-    let url = format!("{}/.well-known/oauth-protected-resource/mcp", issuer(app));
-    format!("Bearer {error}resource_metadata=\"{url}\"").parse().ok()
-}
-
-/// Whether programs in pages of any site may call a path. These endpoints use no cookie, so such a page can do no more
-/// than any other program.
-pub(crate) fn is_open_to_pages(path: &str) -> bool {
-    path.starts_with("/.well-known/oauth-") || matches!(path, "/oauth/register" | "/oauth/token" | "/oauth/revoke")
-}
 
 /// The routes of the authorization server.
 pub(crate) fn routes() -> Router<App> {

@@ -12,12 +12,13 @@ use mailonce_engine::access::oauth_tokens::{CodeGrant, GrantError};
 use serde_json::json;
 use std::{collections::HashMap, net::IpAddr};
 
-use super::{oauth_error::OauthError, oauth_metadata::resource};
+use super::oauth_error::OauthError;
 use crate::{
     client_address::ClientAddress,
     http::{
         app::App,
         extract::{check_failures, read_body},
+        oauth_urls::resource,
     },
 };
 

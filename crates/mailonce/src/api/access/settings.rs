@@ -11,8 +11,9 @@ use mailonce_core::{
     problem::Problem,
     time::{format_span, parse_span},
 };
-use mailonce_engine::access::settings::{
-    ApprovalEmails, CompatSettings, EscalationNotification, SettingsPatch, TeamSettings,
+use mailonce_engine::access::{
+    compat_settings::CompatSettings,
+    settings::{ApprovalEmails, EscalationNotification, SettingsPatch, TeamSettings},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -2,10 +2,8 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    control::audit::{
-        AuditEntry, MAX_PAGE,
-        chain::{ChainLink, format_hash},
-    },
+    control::audit::{AuditEntry, MAX_PAGE, chain::ChainLink},
+    hex::format_hash,
     problem::Problem,
 };
 use mailonce_engine::control::audit::{AuditListing, AuditSelection, ListedEntry};

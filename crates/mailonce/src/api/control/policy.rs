@@ -1,53 +1,22 @@
 //! Policy: what each check decided about an email, and what would happen to a send.
 
 use axum::{Json, extract::State, response::IntoResponse};
-use mailonce_core::{access::team::ApiKeyScope, control::policy::PolicyStep};
+use mailonce_core::access::team::ApiKeyScope;
 use mailonce_engine::outbound::simulate::{SimulatedOutcome, Simulation};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    api::outbound::email_bodies::SendBody,
+    api::outbound::{
+        email_bodies::SendBody,
+        policy_steps::{PolicyStepBody, policy_body},
+    },
     http::{
         app::{ApiResult, App},
         extract::{AuthedRequest, RawBody},
         problem::ProblemBody,
     },
 };
-
-/// What one check decided about an email.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct PolicyStepBody {
-    /// Name of the rule or budget, or of the check: `request sender stops suppressions lists overlaps looks_duplicate
-    /// cap`.
-    name: String,
-    /// `request sender stop suppression list rule budget guard`
-    kind: &'static str,
-    /// `pass hold refuse flag observe`; `observe`: the rule only records what it would have done.
-    verdict: &'static str,
-    /// Reason, in words.
-    why: String,
-    /// Id of the rule or budget.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-}
-
-impl From<PolicyStep> for PolicyStepBody {
-    fn from(step: PolicyStep) -> Self {
-        Self {
-            name: step.name,
-            kind: step.kind.as_str(),
-            verdict: step.verdict.as_str(),
-            why: step.why,
-            id: step.id.map(|id| id.to_string()),
-        }
-    }
-}
-
-/// The wire form of a trace.
-pub(crate) fn policy_body(steps: Vec<PolicyStep>) -> Vec<PolicyStepBody> {
-    steps.into_iter().map(PolicyStepBody::from).collect()
-}
 
 /// What would happen to a send.
 #[derive(Serialize, ToSchema)]

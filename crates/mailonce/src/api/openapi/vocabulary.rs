@@ -7,7 +7,6 @@ use mailonce_core::{
         budget::{AtLimit, BudgetMeasure},
         budget_period::BudgetPeriod,
         list::{ListDirection, ListType},
-        policy::{PolicyKind, PolicyVerdict},
         rule::{ConditionOperator, MatchMode, RuleActionKind, RuleDirection, RuleMode},
         stop::StopMode,
     },
@@ -29,6 +28,7 @@ use mailonce_core::{
     outbound::{
         content_guard::{ContentGuardMode, IdenticalMode},
         email::{Channel, EmailState, Guard, OnUnknown},
+        policy_trace::{PolicyKind, PolicyVerdict},
         suppressed_call::SuppressedReason,
     },
     retry::RetryAdvice,

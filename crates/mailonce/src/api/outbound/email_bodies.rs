@@ -1,7 +1,7 @@
 //! JSON bodies that several handlers share. The OpenAPI document is generated from these types.
 
 use crate::{
-    api::control::policy::PolicyStepBody,
+    api::outbound::policy_steps::PolicyStepBody,
     http::json::{OneOrMany, OrderedMap, ScalarSchema, StrictObject, parse_choice},
 };
 use mailonce_core::{

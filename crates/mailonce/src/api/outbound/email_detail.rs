@@ -3,10 +3,12 @@
 use mailonce_core::{
     address::NamedAddress,
     call_trace::CallTrace,
-    control::policy::{PolicyStep, PolicyVerdict},
     handoff::{Attempt, Evidence, EvidenceFinding, EvidenceSource, Handoff, Outcome, reply::AttemptPhase},
     id::StopId,
-    outbound::email::Email,
+    outbound::{
+        email::Email,
+        policy_trace::{PolicyStep, PolicyVerdict},
+    },
     time::Time,
 };
 use mailonce_engine::{Caller, control::policy_trace::decided_steps, outbound::queries::EmailView};
@@ -14,9 +16,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use crate::api::{
-    control::policy::{PolicyStepBody, policy_body},
-    outbound::email_bodies::{EmailBody, SuppressedCallBody},
+use crate::api::outbound::{
+    email_bodies::{EmailBody, SuppressedCallBody},
+    policy_steps::{PolicyStepBody, policy_body},
 };
 
 /// One attempt to send a handoff.

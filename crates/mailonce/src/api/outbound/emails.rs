@@ -27,12 +27,10 @@ use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    api::{
-        control::policy::{PolicyStepBody, policy_body},
-        outbound::{
-            email_bodies::{BatchItemError, BatchReceiptBody, EmailBody, EmailPage, SendBody, SendReceiptBody},
-            email_detail::EmailDetailBody,
-        },
+    api::outbound::{
+        email_bodies::{BatchItemError, BatchReceiptBody, EmailBody, EmailPage, SendBody, SendReceiptBody},
+        email_detail::EmailDetailBody,
+        policy_steps::{PolicyStepBody, policy_body},
     },
     http::{
         app::{ApiResult, App},

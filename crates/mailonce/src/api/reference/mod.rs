@@ -54,7 +54,7 @@ static UNPACKED_VIEWER: LazyLock<Vec<u8>> = LazyLock::new(|| {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mailonce_core::control::audit::chain::format_hash;
+    use mailonce_core::hex::format_hash;
     use sha2::{Digest as _, Sha256};
 
     #[test]

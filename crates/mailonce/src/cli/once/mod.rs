@@ -15,7 +15,7 @@ mod claim_client;
 mod recorded_run;
 
 use clap::Args;
-use mailonce_core::control::audit::chain::format_hash;
+use mailonce_core::hex::format_hash;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, process::ExitCode, time::Duration};

@@ -1,14 +1,12 @@
 //! Promises about simulated sends.
 
 use mailonce_core::{
-    control::{
-        budget::{AtLimit, Charge},
-        policy::PolicyTrace,
-    },
+    control::budget::{AtLimit, Charge},
     outbound::{
         accept::{AcceptResult, NewEmail},
         email::{EmailState, Guard},
         key_binding::KeyBinding,
+        policy_trace::PolicyTrace,
     },
     time::Time,
 };

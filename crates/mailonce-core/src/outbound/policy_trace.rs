@@ -4,8 +4,7 @@
 //! stored: [`PolicyTrace::complete`] adds them.
 
 use crate::{
-    control::budget::{AtLimit, Overrun},
-    outbound::{accept_decision::FirstSend, email::Guard},
+    outbound::{email::Guard, holds::Holds},
     string_enum::string_enum,
 };
 use serde::{Deserialize, Serialize};
@@ -118,16 +117,22 @@ impl PolicyTrace {
         }
     }
 
-    /// Adds what the accepting transaction decided. `flagged_by` is the guard that flags the email, if one does.
-    pub fn record_decision(&mut self, first: &FirstSend, flagged_by: Option<Guard>) {
-        for overrun in &first.overruns {
-            self.record_overrun(overrun);
+    /// Adds what the accepting transaction decided: the steps of budgets without room, the guards that hold the email,
+    /// and the guard that flags it, if one does.
+    pub fn record_decision(
+        &mut self,
+        exceeded_budgets: impl IntoIterator<Item = PolicyStep>,
+        holds: Holds,
+        flagged_by: Option<Guard>,
+    ) {
+        for step in exceeded_budgets {
+            self.record_budget(step);
         }
         let has_approval_rule =
             self.0.iter().any(|step| step.kind == PolicyKind::Rule && step.verdict == PolicyVerdict::Hold);
         // A rule and a budget have steps of their own.
         let is_recorded = |guard: &Guard| *guard == Guard::Budget || (*guard == Guard::Approval && has_approval_rule);
-        let held = first.holds.iter().filter(|guard| !is_recorded(guard)).map(|guard| (guard, PolicyVerdict::Hold));
+        let held = holds.iter().filter(|guard| !is_recorded(guard)).map(|guard| (guard, PolicyVerdict::Hold));
         let flagged = flagged_by.filter(|guard| !is_recorded(guard)).map(|guard| (guard, PolicyVerdict::Flag));
         // A guard that flagged the email before the transaction may hold it inside.
         for (guard, verdict) in flagged.into_iter().chain(held) {
@@ -135,19 +140,11 @@ impl PolicyTrace {
         }
     }
 
-    /// Records that a budget has no room.
-    pub fn record_overrun(&mut self, Overrun { charge, used }: &Overrun) {
-        let verdict = match charge.at_limit {
-            AtLimit::Hold => PolicyVerdict::Hold,
-            AtLimit::Refuse => PolicyVerdict::Refuse,
-            AtLimit::Flag => PolicyVerdict::Flag,
-        };
-        let why = format!("{used} of {} are used, and this email counts {}", charge.limit, charge.amount);
-        if let Some(step) = self.0.iter_mut().find(|step| step.id == Some(charge.budget)) {
-            (step.verdict, step.why) = (verdict, why);
-        } else {
-            let step = PolicyStep::new(PolicyKind::Budget, &charge.budget.to_string(), verdict, why);
-            self.0.push(PolicyStep { id: Some(charge.budget), ..step });
+    /// Records that a budget has no room. A rule may have recorded the same budget under its name.
+    pub fn record_budget(&mut self, exceeded: PolicyStep) {
+        match self.0.iter_mut().find(|step| step.id == exceeded.id) {
+            Some(step) => (step.verdict, step.why) = (exceeded.verdict, exceeded.why),
+            None => self.0.push(exceeded),
         }
     }
 
@@ -186,7 +183,6 @@ fn guard_reason(guard: Guard) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{control::budget::Charge, time::Time};
 
     fn names(trace: &PolicyTrace) -> Vec<(String, PolicyVerdict)> {
         trace.complete(true).into_iter().map(|step| (step.name, step.verdict)).collect()
@@ -240,8 +236,7 @@ mod tests {
     #[test]
     fn a_guard_that_flags_and_holds_holds() {
         let mut trace = PolicyTrace::default();
-        let first = FirstSend { holds: Guard::LooksDuplicate.into(), ..FirstSend::default() };
-        trace.record_decision(&first, Some(Guard::LooksDuplicate));
+        trace.record_decision([], Guard::LooksDuplicate.into(), Some(Guard::LooksDuplicate));
         let found = trace.complete(true).into_iter().find(|step| step.name == "looks_duplicate").unwrap();
         assert_eq!(found.verdict, PolicyVerdict::Hold);
     }
@@ -254,17 +249,17 @@ mod tests {
             id: Some(budget),
             ..PolicyStep::new(PolicyKind::Budget, "daily", PolicyVerdict::Pass, "there is room")
         });
-        let (period_start, ends_at, at_limit) = (Time(0), Time(1), AtLimit::Hold);
-        let charge = Charge { budget, counter: budget, period_start, ends_at, amount: 1, limit: 20, at_limit };
+        let exceeded = |id, verdict| PolicyStep {
+            id: Some(id),
+            ..PolicyStep::new(PolicyKind::Budget, "from its id", verdict, "20 of 20 are used")
+        };
+        let exceeded = [exceeded(budget, PolicyVerdict::Hold), exceeded(Uuid::nil(), PolicyVerdict::Flag)];
         let holds = [Guard::Budget, Guard::Overlaps].into_iter().collect();
-        let unlisted = Charge { budget: Uuid::nil(), at_limit: AtLimit::Flag, ..charge.clone() };
-        let overruns = vec![Overrun { charge, used: 20 }, Overrun { charge: unlisted, used: 21 }];
-        let first = FirstSend { holds, overruns, ..FirstSend::default() };
-        trace.record_decision(&first, Some(Guard::LooksDuplicate));
+        trace.record_decision(exceeded, holds, Some(Guard::LooksDuplicate));
         let shown: Vec<_> = names(&trace).into_iter().filter(|(_, verdict)| *verdict != PolicyVerdict::Pass).collect();
         let expected = [
             ("daily", PolicyVerdict::Hold),
-            ("00000000-0000-0000-0000-000000000000", PolicyVerdict::Flag),
+            ("from its id", PolicyVerdict::Flag),
             ("looks_duplicate", PolicyVerdict::Flag),
             ("overlaps", PolicyVerdict::Hold),
         ];
