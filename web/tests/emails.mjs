@@ -1,6 +1,6 @@
 // The list: filters, search, saved views, the keyboard, live changes, and few elements for many rows.
 import assert from "node:assert/strict";
-import { api, eventually, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
+import { api, eventually, fitsWidth, PHONE, SLOW_MS, withBrowser } from "./browser.mjs";
 
 const COUNT = 300;
 const mail = (number) => ({ from: "agent@mailonce.test", to: [`customer${number}@example.com`], subject: `Order ${number}`, text: `Your order ${number} has left ${number % 2 ? "Berlin" : "Paris"}.` });
@@ -15,10 +15,10 @@ const scrollAndFilter = async ({ page, goto, axe, picture }) => {
   await page.getByRole("link", { name: "Refused order" }).waitFor();
   await axe();
   await picture("emails");
-  for (let times = 0; times < 40 && !(await page.getByText("These are all.").isVisible()); times += 1) {
+  await eventually(async () => {
     await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
-    await page.waitForTimeout(100);
-  }
+    return page.getByText("These are all.").isVisible();
+  }, "the end of the list", SLOW_MS);
   await page.getByRole("link", { name: "Order 1", exact: true }).waitFor();
   assert.ok((await rows(page).count()) < 60, "only rows near the window exist");
   // The back button shows the same rows at the same place.

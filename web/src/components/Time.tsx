@@ -1,4 +1,4 @@
-// Times: relative in the text, absolute in the title.
+// Times: relative in the text, absolute in the title, and on the pages of single objects also in the text.
 import { signal } from "@preact/signals";
 
 const now = signal(Date.now());
@@ -22,8 +22,10 @@ export function relativeTime(at: string, from: number = Date.now()): string {
 export const absoluteTime = (at: string): string =>
   new Intl.DateTimeFormat("en-CA", { dateStyle: "medium", timeStyle: "medium", hour12: false }).format(new Date(at));
 
-export function Time({ at }: { at: string }) {
+/** With `full`, the absolute time is in the text, too: titles are out of reach for touch and keyboards. */
+export function Time({ at, full = false }: { at: string; full?: boolean }) {
   if (Number.isNaN(Date.parse(at))) return <span>{at}</span>;
+  if (full) return <><Time at={at} /> <span class="muted">({absoluteTime(at)})</span></>;
   return <time dateTime={at} title={`${absoluteTime(at)} (${at})`}>{relativeTime(at, Math.max(now.value, Date.now()))}</time>;
 }
 
