@@ -107,6 +107,26 @@ const heldDown = async ({ page, goto }) => {
   await eventually(async () => (await held()) === 1, "the second is approved");
 };
 
+/** The HTML can be edited, too. A part that was not changed is left out unless the person keeps it. */
+const editHtml = async ({ page, goto }) => {
+  const id = await hold("Invoice 31", { html: "<p>Please pay <b>900</b> at once.</p>" });
+  await goto("/needs-you");
+  await page.getByRole("link", { name: "Invoice 31" }).click();
+  await page.getByText(/HTML part has words that the text part lacks.*900/).first().waitFor();
+  await page.getByRole("button", { name: "Edit first" }).click();
+  await page.getByLabel("Text", { exact: true }).fill("Dear Eve,\n\nplease pay 90.\n");
+  await page.getByText("The HTML part is left out").waitFor();
+  await page.getByLabel("Send the unchanged HTML part, too").check();
+  await page.getByText("The HTML part is sent as it was.").waitFor();
+  await page.getByLabel("HTML", { exact: true }).fill("<p>Dear Eve, please pay <b>90</b>.</p><script>alert(1)</script>");
+  await page.frameLocator("iframe").getByText("90", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Send the edited email" }).click();
+  const next = await eventually(async () => (await api("GET", `/v1/emails/${id}`)).resent_as, "the edited version");
+  const { text, html } = await api("GET", `/v1/emails/${next}`);
+  assert.ok(text.includes("pay 90.") && html.includes("<b>90</b>"), JSON.stringify({ text, html }));
+};
+
 await withBrowser(onPhone, { viewport: PHONE });
 await withBrowser(byKeyboard, { colorScheme: "dark" });
 await withBrowser(heldDown);
+await withBrowser(editHtml);

@@ -116,9 +116,11 @@ const auditAndSettings = async ({ page, goto }) => {
   await goto("/setup/settings");
   await page.getByLabel("Time zone").selectOption("Europe/Berlin");
   await page.getByLabel("Received mail").fill("90d");
+  await page.getByLabel("Tags that get an unsubscribe link").pressSequentially("newsletter, kind=offer");
   await page.getByRole("button", { name: "Save changes" }).click();
   await eventually(async () => (await api("GET", "/v1/settings")).time_zone === "Europe/Berlin", "the time zone");
-  assert.equal((await api("GET", "/v1/settings")).retention.raw, "90d");
+  const { retention, unsubscribe } = await api("GET", "/v1/settings");
+  assert.deepEqual([retention.raw, unsubscribe.tags], ["90d", ["newsletter", "kind=offer"]]);
   await page.getByLabel("Audit log", { exact: true }).fill("soon");
   await page.getByRole("button", { name: "Save changes" }).click();
   await page.getByRole("alert").waitFor();

@@ -70,7 +70,7 @@ const manage = async ({ page }, endpoint) => {
   await page.getByRole("button", { name: "Rotate", exact: true }).click();
   assert.match(await page.getByLabel("the signing secret", { exact: true }).innerText(), /^whsec_/);
   await page.getByRole("button", { name: "I have copied it" }).click();
-  await page.getByText("2 sign requests").waitFor();
+  await page.getByText("2 secrets sign requests").waitFor();
 };
 
 let endpoint = "";
