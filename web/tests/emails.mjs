@@ -94,11 +94,28 @@ const actions = async ({ page, goto, axe }) => {
   }
 };
 
+/** A filter that matches nothing in a large ledger: the page asks before it reads on. The server's answers are simulated. */
+const rareFilter = async ({ page, goto }) => {
+  const answers = [];
+  await page.route(/\/v1\/emails\?.*to=rare/, (route) => {
+    answers.push(route.request().url());
+    return route.fulfill({ json: { data: [], next_cursor: answers.length < 7 ? `part-${answers.length}` : null } });
+  });
+  await goto("/emails?to=rare%40example.com");
+  await page.getByText("Nothing found so far").waitFor();
+  assert.equal(answers.length, 5);
+  await page.getByRole("button", { name: "Look further back" }).click();
+  await page.getByText("No email matches").waitFor();
+  assert.equal(answers.length, 7);
+  assert.match(answers[5], /cursor=part-5/);
+};
+
 await withBrowser(async (browser) => {
   await scrollAndFilter(browser);
   await searchAndKeys(browser);
   await liveChanges(browser);
   await actions(browser);
+  await rareFilter(browser);
 });
 await withBrowser(async ({ page, goto, axe, picture }) => {
   await goto("/emails");

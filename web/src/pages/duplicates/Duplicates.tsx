@@ -15,7 +15,7 @@ import { List } from "../../components/List";
 import { PageHead } from "../../components/PageHead";
 import { NotServed, Problem } from "../../components/Problem";
 import { StateChip } from "../../components/StateChip";
-import { More, Table } from "../../components/Table";
+import { FILTER_PATIENCE, More, NothingYet, Table } from "../../components/Table";
 import { Tabs } from "../../components/Tabs";
 import { Time } from "../../components/Time";
 import { subjectOf } from "../../components/visible";
@@ -67,11 +67,11 @@ function Row({ email }: { email: Email }) {
 }
 
 function Outbound() {
-  const pages = usePages<Email>("/v1/emails", { duplicates: true, limit: PAGE });
+  const pages = usePages<Email>("/v1/emails", { duplicates: true, limit: PAGE }, FILTER_PATIENCE);
   const { items, problem, loading, done, more, reload } = pages;
   useRefreshPages("email.duplicate", pages, PAGE);
   if (problem) return <Problem problem={problem} retry={reload} />;
-  if (items.length === 0 && !done) return <Loading lines={5} />;
+  if (items.length === 0 && !done) return loading ? <Loading lines={5} /> : <NothingYet more={more} />;
   if (items.length === 0) {
     return (
       <Empty title="No call was repeated yet">

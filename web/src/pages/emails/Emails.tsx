@@ -10,6 +10,7 @@ import { SelectField, TextField } from "../../components/Field";
 import { useShortcuts } from "../../components/keys";
 import { PageHead } from "../../components/PageHead";
 import { Problem } from "../../components/Problem";
+import { FILTER_PATIENCE, NothingYet } from "../../components/Table";
 import { WindowList } from "../../components/WindowList";
 import { listQuery, readFilter, searchQuery, SINCE, STATES, writeFilter, type Filter } from "./filter";
 import { EmailRow, HitRow } from "./Rows";
@@ -72,6 +73,7 @@ function Listing<T>({ pages, keyOf, row, filtered }: { pages: Pages<T>; keyOf: (
   const { items, problem, loading, done, more, reload } = pages;
   if (items.length === 0 && problem) return <Problem problem={problem} retry={reload} />;
   if (items.length === 0 && loading) return <Loading lines={8} />;
+  if (items.length === 0 && !done) return <NothingYet more={more} />;
   if (items.length === 0) return <NoEmails filtered={filtered} />;
   return (
     <>
@@ -128,7 +130,7 @@ const applyChange = (email: Email, change: Change | undefined): Email =>
 
 function ByList({ filter }: { filter: Filter }) {
   const [query] = useState(() => listQuery(filter));
-  const pages = usePages<Email>("/v1/emails", query);
+  const pages = usePages<Email>("/v1/emails", query, FILTER_PATIENCE);
   const [fresh, clearFresh] = useLiveList(pages, mayMatch(filter));
   const showFresh = async () => {
     await pages.reload();
