@@ -74,8 +74,8 @@ const byKeyboard = async ({ page, goto, axe, picture }) => {
   await axe();
   await picture("approve-several");
   await page.getByRole("button", { name: "Approve 2" }).click();
-  await page.getByText("2 emails approved").waitFor();
   await page.getByRole("link", { name: "Invoice 13" }).waitFor({ state: "detached" });
+  assert.equal((await Promise.all(ids.map(state))).filter((one) => one === "held").length, 1, "two are approved");
   await page.keyboard.press("j");
   await page.keyboard.press("a");
   await page.getByText("Nothing waits for you").waitFor();
@@ -85,5 +85,48 @@ const byKeyboard = async ({ page, goto, axe, picture }) => {
   await axe();
 };
 
+/** Holding the key, and pressing it again at once, decides about nothing that was not looked at. */
+const heldDown = async ({ page, goto }) => {
+  const ids = [await hold("Invoice 21"), await hold("Invoice 22"), await hold("Invoice 23")];
+  const held = async () => (await Promise.all(ids.map(state))).filter((one) => one === "held").length;
+  await goto("/needs-you");
+  await page.getByRole("link", { name: /Invoice 2\d/ }).first().click();
+  const approve = page.getByRole("button", { name: "Approve and send" });
+  await approve.waitFor();
+  const title = () => page.getByRole("heading", { level: 1 }).innerText();
+  const first = await title();
+  await eventually(() => approve.isEnabled(), "the first can be approved");
+  for (let times = 0; times < 12; times += 1) await page.keyboard.down("a");
+  await eventually(async () => (await title()) !== first && (await approve.count()) === 1, "the next one is shown");
+  for (let times = 0; times < 12; times += 1) await page.keyboard.down("a");
+  await page.keyboard.up("a");
+  await eventually(() => approve.isEnabled(), "the next can be approved");
+  assert.equal(await held(), 2, "one press approves one email");
+  // A fresh press on what was shown.
+  await page.keyboard.press("a");
+  await eventually(async () => (await held()) === 1, "the second is approved");
+};
+
+/** The HTML can be edited, too. A part that was not changed is left out unless the person keeps it. */
+const editHtml = async ({ page, goto }) => {
+  const id = await hold("Invoice 31", { html: "<p>Please pay <b>900</b> at once.</p>" });
+  await goto("/needs-you");
+  await page.getByRole("link", { name: "Invoice 31" }).click();
+  await page.getByText(/HTML part has words that the text part lacks.*900/).first().waitFor();
+  await page.getByRole("button", { name: "Edit first" }).click();
+  await page.getByLabel("Text", { exact: true }).fill("Dear Eve,\n\nplease pay 90.\n");
+  await page.getByText("The HTML part is left out").waitFor();
+  await page.getByLabel("Send the unchanged HTML part, too").check();
+  await page.getByText("The HTML part is sent as it was.").waitFor();
+  await page.getByLabel("HTML", { exact: true }).fill("<p>Dear Eve, please pay <b>90</b>.</p><script>alert(1)</script>");
+  await page.frameLocator("iframe").getByText("90", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Send the edited email" }).click();
+  const next = await eventually(async () => (await api("GET", `/v1/emails/${id}`)).resent_as, "the edited version");
+  const { text, html } = await api("GET", `/v1/emails/${next}`);
+  assert.ok(text.includes("pay 90.") && html.includes("<b>90</b>"), JSON.stringify({ text, html }));
+};
+
 await withBrowser(onPhone, { viewport: PHONE });
 await withBrowser(byKeyboard, { colorScheme: "dark" });
+await withBrowser(heldDown);
+await withBrowser(editHtml);

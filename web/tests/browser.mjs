@@ -13,6 +13,8 @@ const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
 /** Long enough for a busy machine. Nothing waits that long unless it is broken. */
 export const PATIENCE_MS = 30_000;
+/** For what the server does by itself later: it gives up on a lost answer, retries a webhook, reads a huge mail. */
+export const SLOW_MS = 120_000;
 
 export const DESKTOP = { width: 1280, height: 800 };
 export const PHONE = { width: 390, height: 844 };

@@ -1,4 +1,4 @@
-// The committed dist is what the source builds, and it is small.
+// The committed dist is what the source builds, and it is small. The types of the API are those of openapi.json.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
@@ -24,6 +24,9 @@ try {
     size += gzipSync(content, { level: 9 }).length;
   }
   assert.ok(size <= LIMIT, `dist has ${size} bytes compressed, at most ${LIMIT} are allowed`);
+  const types = join(fresh, "schema.ts");
+  execFileSync(process.execPath, [here("../types.mjs"), types]);
+  assert.equal(await readFile(here("../src/api/schema.ts"), "utf8"), await readFile(types, "utf8"), "src/api/schema.ts is out of date: run `npm run types`");
   console.log(`dist: ${size} bytes compressed`);
 } finally {
   await rm(fresh, { recursive: true, force: true });

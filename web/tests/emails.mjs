@@ -1,6 +1,6 @@
 // The list: filters, search, saved views, the keyboard, live changes, and few elements for many rows.
 import assert from "node:assert/strict";
-import { api, eventually, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
+import { api, eventually, fitsWidth, PHONE, SLOW_MS, withBrowser } from "./browser.mjs";
 
 const COUNT = 300;
 const mail = (number) => ({ from: "agent@mailonce.test", to: [`customer${number}@example.com`], subject: `Order ${number}`, text: `Your order ${number} has left ${number % 2 ? "Berlin" : "Paris"}.` });
@@ -15,10 +15,10 @@ const scrollAndFilter = async ({ page, goto, axe, picture }) => {
   await page.getByRole("link", { name: "Refused order" }).waitFor();
   await axe();
   await picture("emails");
-  for (let times = 0; times < 40 && !(await page.getByText("These are all.").isVisible()); times += 1) {
+  await eventually(async () => {
     await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
-    await page.waitForTimeout(100);
-  }
+    return page.getByText("These are all.").isVisible();
+  }, "the end of the list", SLOW_MS);
   await page.getByRole("link", { name: "Order 1", exact: true }).waitFor();
   assert.ok((await rows(page).count()) < 60, "only rows near the window exist");
   // The back button shows the same rows at the same place.
@@ -94,11 +94,28 @@ const actions = async ({ page, goto, axe }) => {
   }
 };
 
+/** A filter that matches nothing in a large ledger: the page asks before it reads on. The server's answers are simulated. */
+const rareFilter = async ({ page, goto }) => {
+  const answers = [];
+  await page.route(/\/v1\/emails\?.*to=rare/, (route) => {
+    answers.push(route.request().url());
+    return route.fulfill({ json: { data: [], next_cursor: answers.length < 7 ? `part-${answers.length}` : null } });
+  });
+  await goto("/emails?to=rare%40example.com");
+  await page.getByText("Nothing found so far").waitFor();
+  assert.equal(answers.length, 5);
+  await page.getByRole("button", { name: "Look further back" }).click();
+  await page.getByText("No email matches").waitFor();
+  assert.equal(answers.length, 7);
+  assert.match(answers[5], /cursor=part-5/);
+};
+
 await withBrowser(async (browser) => {
   await scrollAndFilter(browser);
   await searchAndKeys(browser);
   await liveChanges(browser);
   await actions(browser);
+  await rareFilter(browser);
 });
 await withBrowser(async ({ page, goto, axe, picture }) => {
   await goto("/emails");

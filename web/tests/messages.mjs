@@ -1,6 +1,6 @@
 // Received mail: a code is taken once, and mail that attacks the page is shown as text. Nothing in it runs or is fetched.
 import assert from "node:assert/strict";
-import { api, eventually, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
+import { api, eventually, fitsWidth, PHONE, SLOW_MS, withBrowser } from "./browser.mjs";
 import { compose, deliver } from "./smtp.mjs";
 
 const EVIL = "http://evil.example";
@@ -115,9 +115,9 @@ const readHostile = async ({ page, goto, axe, picture }) => {
 const readHuge = async ({ page, goto }) => {
   for (const name of ["nested", "table"]) {
     await goto(`/messages/${attack(name)}`);
-    await page.getByRole("heading", { level: 1, name: new RegExp(`^${name}`) }).waitFor({ timeout: 30_000 });
+    await page.getByRole("heading", { level: 1, name: new RegExp(`^${name}`) }).waitFor({ timeout: SLOW_MS });
     await page.getByRole("tab", { name: "As the model sees it" }).click();
-    await page.getByRole("tabpanel").getByText("untrusted mail").first().waitFor();
+    await page.getByRole("tabpanel").getByText("untrusted mail").first().waitFor({ timeout: SLOW_MS });
     await unharmed(page);
   }
 };

@@ -1,25 +1,46 @@
-// Runs the tests, each file with a new server.
+// Runs the tests, each file with a new server, and gives up on a file that does not end.
 //
 //   node tests/run.mjs                 # all
 //   node tests/run.mjs emails storm    # tests/emails.mjs and tests/storm.mjs
 //
-// MAILONCE_BIN is the server (../target/debug/mailonce by default).
+// MAILONCE_BIN is the server (../target/debug/mailonce by default). TIME_LIMIT_S is the time for one file (900 by default).
 import { spawn } from "node:child_process";
 import { readdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { startDev } from "./server.mjs";
 
-const HELPERS = ["browser", "png", "run", "seed", "server", "smtp"];
+const HELPERS = ["browser", "png", "provider", "run", "seed", "server", "smtp"];
+/** These need no server, or start one that is configured for them. */
+const WITHOUT_SERVER = ["dist", "teams"];
+const TIME_LIMIT_S = Number(process.env.TIME_LIMIT_S || 900);
+/** What all files together may take, so that the caller hears which file was slow before its own patience ends. */
+const TOTAL_LIMIT_S = 4 * TIME_LIMIT_S;
+const begun = Date.now();
+const secondsSince = (at) => (Date.now() - at) / 1000;
 const all = async () => (await readdir(new URL(".", import.meta.url))).filter((name) => name.endsWith(".mjs")).map((name) => name.slice(0, -4));
 
+/** Ends a file that hangs, for example because it waits for a connection that nobody closes. */
+const endLater = (child, name, limit) => setTimeout(() => {
+  console.error(`${name}.mjs did not end within ${limit.toFixed(0)} s and is stopped. TIME_LIMIT_S=${TIME_LIMIT_S * 2} gives it more time.`);
+  child.kill("SIGKILL");
+}, limit * 1000);
+
 const run = async (name) => {
-  const server = await startDev();
-  const file = fileURLToPath(new URL(`${name}.mjs`, import.meta.url));
   const started = Date.now();
-  const child = spawn(process.execPath, [file], { env: { ...process.env, ...server.env }, stdio: "inherit" });
+  const limit = Math.min(TIME_LIMIT_S, TOTAL_LIMIT_S - secondsSince(begun));
+  if (limit <= 0) {
+    console.error(`${name}.mjs is not run: the files before it took the ${TOTAL_LIMIT_S} s of all.`);
+    return false;
+  }
+  const server = WITHOUT_SERVER.includes(name) ? null : await startDev();
+  const file = fileURLToPath(new URL(`${name}.mjs`, import.meta.url));
+  const child = spawn(process.execPath, [file], { env: { ...process.env, ...server?.env }, stdio: "inherit" });
+  const timer = endLater(child, name, limit);
   const code = await new Promise((done) => child.once("exit", done));
-  await server.stop();
-  console.log(`${code === 0 ? "ok" : "FAILED"} ${name} (${((Date.now() - started) / 1000).toFixed(1)} s)`);
+  clearTimeout(timer);
+  await server?.stop();
+  if (code !== 0 && server) console.error(`The end of the server's log:\n${server.log().split("\n").slice(-20).join("\n")}`);
+  console.log(`${code === 0 ? "ok" : "FAILED"} ${name} (${secondsSince(started).toFixed(1)} s)`);
   return code === 0;
 };
 

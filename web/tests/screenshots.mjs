@@ -10,7 +10,7 @@ import { withPalette } from "./png.mjs";
 import { seed } from "./seed.mjs";
 
 const { SCREENSHOTS, ONLY = "" } = process.env;
-const SECTIONS = ["connect", "domains", "api-keys", "rules", "people", "metrics", "audit", "settings"];
+const SECTIONS = ["connect", "domains", "transports", "api-keys", "rules", "people", "metrics", "audit", "settings"];
 const LISTS = {
   overview: "/", "needs-you": "/needs-you", live: "/live", emails: "/emails", duplicates: "/duplicates", keys: "/keys", inboxes: "/inboxes", threads: "/threads",
   stops: "/stops", webhooks: "/webhooks", ...Object.fromEntries(SECTIONS.map((name) => [`setup-${name}`, `/setup/${name}`])),
@@ -27,7 +27,7 @@ const settle = async (page) => {
   await page.locator("main h1").waitFor();
   await page.waitForFunction(() => document.querySelectorAll("main .loading").length === 0);
   // Lists measure their rows after the first frame.
-  await page.waitForTimeout(150);
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done)))));
 };
 
 /** Presses Tab until the focus leaves the page. Every action must get it once, and it must not stay anywhere. */
@@ -92,9 +92,13 @@ const sendBurst = async (round) => {
   await Promise.all([...Array.from({ length: round }, (_, index) => one(index)), ...Array.from({ length: round * 2 }, repeat)]);
 };
 
+const prepareView = async (page, size, colorScheme) => {
+  await page.emulateMedia({ colorScheme });
+  await page.setViewportSize(size === "desktop" ? DESKTOP : PHONE);
+};
+
 const visitFull = async (tools, pages, size, colorScheme) => {
-  await tools.page.emulateMedia({ colorScheme });
-  await tools.page.setViewportSize(size === "desktop" ? DESKTOP : PHONE);
+  await prepareView(tools.page, size, colorScheme);
   for (const [name, path] of pages) {
     await visit(tools, `${name}, ${size}, ${colorScheme}`, path, async () => {
       await PREPARE[name]?.(tools.page);
@@ -106,7 +110,10 @@ const visitFull = async (tools, pages, size, colorScheme) => {
 
 if (SCREENSHOTS) await mkdir(SCREENSHOTS, { recursive: true });
 await withBrowser(async (tools) => {
-  for (const [name, path] of wanted(LISTS)) await visit(tools, `${name}, empty`, path);
+  for (const [size, colorScheme] of [["desktop", "light"], ["phone", "dark"]]) {
+    await prepareView(tools.page, size, colorScheme);
+    for (const [name, path] of wanted(LISTS)) await visit(tools, `${name}, empty, ${size}, ${colorScheme}`, path);
+  }
   const ids = await seed();
   const pages = wanted({ ...LISTS, ...details(ids) });
   // The metrics come last, because they need more mail than the other pictures should show.

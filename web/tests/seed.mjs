@@ -1,7 +1,7 @@
 // Fills a development server with what a small shop with three agents would have: emails in many states, duplicates,
 // inboxes with messages and a code, a thread, webhooks that fail, a stop, budgets, rules and people.
 import { createServer } from "node:http";
-import { api, eventually } from "./browser.mjs";
+import { api, eventually, SLOW_MS } from "./browser.mjs";
 import { compose, deliver } from "./smtp.mjs";
 
 const SHOP = "shop@mailonce.test";
@@ -138,8 +138,8 @@ export const seed = async () => {
   const open = await eventually(async () => {
     const { data } = await api("GET", "/v1/escalations?state=open&limit=100");
     return ["unknown", "approval", "asked"].every((reason) => data.some((entry) => entry.reason === reason)) && data;
-  }, "an unknown email, a held one and a question", 30_000);
+  }, "an unknown email, a held one and a question", SLOW_MS);
   const question = (reason) => open.find((entry) => entry.reason === reason).id;
-  await eventually(async () => (await api("GET", `/v1/endpoints/${endpoint.id}/notices?limit=100`)).data.some(({ attempts, state }) => state === "pending" && attempts.length > 1), "a notice with failed attempts", 20_000);
+  await eventually(async () => (await api("GET", `/v1/endpoints/${endpoint.id}/notices?limit=100`)).data.some(({ attempts, state }) => state === "pending" && attempts.length > 1), "a notice with failed attempts", SLOW_MS);
   return { email: email.id, endpoint: endpoint.id, inbox: inbox.id, message: message.id, thread, unknown: question("unknown"), approval: open.find(({ about }) => about.email === offer.id).id, asked: question("asked"), close: receiver.close };
 };

@@ -1,5 +1,5 @@
-// Roles and the end of a session: a viewer looks and cannot decide, and signing out leads to the page that explains how
-// to sign in.
+// Roles and the end of a session: a viewer looks and cannot decide, an approver decides and changes nothing else, and
+// signing out leads to the page that explains how to sign in. The theme that a person chooses stays.
 import assert from "node:assert/strict";
 import { api, withBrowser } from "./browser.mjs";
 
@@ -33,21 +33,26 @@ await withBrowser(async ({ page, goto, context }) => {
   await page.getByRole("heading", { name: "Sign in to mailonce" }).waitFor();
 }, { allow: [/status of 401/] });
 
-// Only sign-ins of an identity provider have several teams, so the second team is simulated here.
-await withBrowser(async ({ page, goto }) => {
-  const teams = [{ id: "team-a", name: "Sales" }, { id: "team-b", name: "Support" }];
-  const asked = [];
-  await page.route("**/v1/session", async (route) => {
-    const request = route.request();
-    if (request.method() === "PATCH") asked.push([request.postDataJSON().team, Boolean(request.headers()["mailonce-csrf"])]);
-    const session = await (await route.fetch({ method: "GET", postData: undefined })).json();
-    const team = teams.find(({ id }) => id === asked.at(-1)?.[0]) ?? teams[0];
-    await route.fulfill({ json: { ...session, team, other_teams: teams.filter((other) => other !== team) } });
-  });
-  await goto("/emails");
-  await page.getByLabel("Team").selectOption("Support");
-  await page.waitForURL((url) => url.pathname === "/");
-  await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
-  assert.deepEqual(asked, [["team-b", true]]);
-  assert.equal(await page.getByLabel("Team").inputValue(), "team-b");
-});
+const approver = await api("POST", "/v1/people", { name: "Ada", role: "approver" });
+const link = await api("POST", `/v1/people/${approver.id}/sign-in-links`);
+await withBrowser(async ({ page, goto, dashboard, axe }) => {
+  await page.goto(dashboard + new URL(link.url).pathname);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.waitForURL((at) => !at.pathname.startsWith("/sign-in"));
+  const theme = () => page.evaluate(() => [document.documentElement.dataset.theme, getComputedStyle(document.documentElement).colorScheme]);
+  await page.getByRole("button", { name: "Theme: system" }).click();
+  assert.equal((await theme())[0], "light");
+  await page.getByRole("heading", { level: 1 }).click();
+  await page.keyboard.press("t");
+  assert.equal((await theme())[0], "dark");
+  await page.reload();
+  await page.getByRole("button", { name: "Theme: dark" }).waitFor();
+  assert.match((await theme()).join(), /^dark,.*dark/);
+  await axe();
+  await goto("/stops");
+  assert.ok(await page.getByRole("button", { name: "Stop: Team" }).isDisabled());
+  await goto("/needs-you");
+  await page.getByRole("button", { name: "Approve and send" }).click();
+  await page.getByRole("heading", { name: "Nothing waits for you" }).waitFor();
+  assert.notEqual((await api("GET", "/v1/emails")).data[0].state, "held");
+}, { signedIn: false, allow: [/status of 401.*\/v1\/session/] });

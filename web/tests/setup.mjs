@@ -66,11 +66,38 @@ const domainAndPerson = async ({ page, goto }) => {
   await page.getByRole("button", { name: "I have copied it" }).click();
 };
 
+/** A program that a person connects with its own sign-in, as MCP clients do. It comes back to the dashboard, which is on this machine. */
+const connectProgram = async ({ page, dashboard }) => {
+  const register = await fetch(`${dashboard}/oauth/register`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ client_name: "Robot <b>7</b>", redirect_uris: [`${dashboard}/live`] }) });
+  const { client_id: client } = await register.json();
+  const verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+  const asked = { response_type: "code", client_id: client, redirect_uri: `${dashboard}/live`, state: "1", code_challenge: "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", code_challenge_method: "S256", resource: `${dashboard}/mcp` };
+  await page.goto(`${dashboard}/oauth/authorize?${new URLSearchParams(asked)}`);
+  await page.getByRole("button", { name: "Connect" }).click();
+  await page.waitForURL((url) => url.pathname === "/live" && url.searchParams.has("code"));
+  const code = new URL(page.url()).searchParams.get("code");
+  const body = new URLSearchParams({ grant_type: "authorization_code", client_id: client, code, code_verifier: verifier, redirect_uri: asked.redirect_uri });
+  assert.equal((await fetch(`${dashboard}/oauth/token`, { method: "POST", body })).status, 200);
+};
+
+/** The connection is listed with all inboxes, and its person can end it, whatever the role. */
+const connection = async (tools) => {
+  const { page, goto } = tools;
+  await connectProgram(tools);
+  await goto("/setup/people");
+  const row = page.getByRole("table", { name: "Connections" }).getByRole("row").filter({ hasText: "Robot <b>7</b>" });
+  await row.getByRole("cell", { name: "all", exact: true }).waitFor();
+  await row.getByRole("button", { name: /^Disconnect/ }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Disconnect" }).click();
+  await row.waitFor({ state: "detached" });
+};
+
 const connectAndMetrics = async ({ page, goto, dashboard, picture }) => {
   await goto("/setup/connect");
   await page.getByText(`curl -s ${dashboard}/v1/emails`).waitFor();
   await page.getByRole("tab", { name: "MCP" }).click();
   await page.getByText(`"url": "${dashboard}/mcp"`).waitFor();
+  await page.locator(".stream.live").waitFor();
   await api("POST", "/v1/emails", { from: "agent@mailonce.test", to: ["eve@example.com"], subject: "Order 1", text: "Hi" });
   await page.locator("main").getByText("An email was accepted").waitFor();
   await goto("/setup/metrics");
@@ -89,9 +116,11 @@ const auditAndSettings = async ({ page, goto }) => {
   await goto("/setup/settings");
   await page.getByLabel("Time zone").selectOption("Europe/Berlin");
   await page.getByLabel("Received mail").fill("90d");
+  await page.getByLabel("Tags that get an unsubscribe link").pressSequentially("newsletter, kind=offer");
   await page.getByRole("button", { name: "Save changes" }).click();
   await eventually(async () => (await api("GET", "/v1/settings")).time_zone === "Europe/Berlin", "the time zone");
-  assert.equal((await api("GET", "/v1/settings")).retention.raw, "90d");
+  const { retention, unsubscribe } = await api("GET", "/v1/settings");
+  assert.deepEqual([retention.raw, unsubscribe.tags], ["90d", ["newsletter", "kind=offer"]]);
   await page.getByLabel("Audit log", { exact: true }).fill("soon");
   await page.getByRole("button", { name: "Save changes" }).click();
   await page.getByRole("alert").waitFor();
@@ -101,6 +130,7 @@ await withBrowser(async (tools) => {
   await apiKey(tools);
   await rule(tools);
   await domainAndPerson(tools);
+  await connection(tools);
   await connectAndMetrics(tools);
   await auditAndSettings(tools);
 }, { allow: [/status of (400|422).*\/v1\/settings/] });
@@ -119,7 +149,8 @@ await withBrowser(async ({ page, goto, dashboard, axe }) => {
   await page.goto(dashboard + new URL(url).pathname);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.waitForURL((to) => !to.pathname.startsWith("/sign-in"));
-  for (const section of ["domains", "api-keys", "people", "audit"]) {
+  await connection({ page, goto, dashboard });
+  for (const section of ["domains", "api-keys", "audit"]) {
     await goto(`/setup/${section}`);
     await page.getByRole("heading", { name: "Only administrators see this" }).waitFor();
   }

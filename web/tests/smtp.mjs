@@ -1,11 +1,20 @@
 // Delivers mail to the server's SMTP listener (MAILONCE_SMTP), as a stranger's server does.
 import assert from "node:assert/strict";
 import { connect } from "node:net";
+import { SLOW_MS } from "./browser.mjs";
 
 /** Waits for complete replies, which can come in several parts or several at once. */
 const readReplies = (socket) => {
   let text = "";
+  let over = null;
   let wake = () => undefined;
+  const end = (why) => {
+    over ??= new Error(`SMTP: ${why}`);
+    wake();
+  };
+  socket.setTimeout(SLOW_MS, () => socket.destroy(new Error(`no reply within ${SLOW_MS} ms`)));
+  socket.on("error", (error) => end(error.message));
+  socket.on("close", () => end("the server closed the connection"));
   socket.on("data", (part) => {
     text += part;
     wake();
@@ -17,6 +26,7 @@ const readReplies = (socket) => {
         text = text.slice(found[0].length);
         return found[0];
       }
+      if (over) throw over;
       await new Promise((resolve) => (wake = resolve));
     }
   };

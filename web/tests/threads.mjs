@@ -44,6 +44,24 @@ const replyOnce = async ({ page, picture }) => {
   await picture("thread", { fullPage: true });
 };
 
+/** A message that arrives while a person writes changes neither the target nor what counts as read. */
+const writeMeanwhile = async ({ page }) => {
+  const target = page.getByLabel("To the message");
+  const second = await target.inputValue();
+  await page.getByRole("textbox", { name: "Text" }).fill("Not on Sunday.");
+  await write("ann-3", "And on Monday?", "In-Reply-To: <ann-2@example.com>\nReferences: <ann-1@example.com> <ann-2@example.com>\n");
+  await page.getByText("A new message came while you wrote.").waitFor();
+  assert.equal(await target.inputValue(), second);
+  await page.getByRole("button", { name: "Send reply" }).click();
+  await page.getByRole("alert").getByText("newer_message").waitFor();
+  await page.getByRole("button", { name: "I have read it" }).click();
+  await page.getByText("A new message came while you wrote.").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Send reply" }).click();
+  await page.getByRole("article", { name: `Email to ${from}` }).getByText("Not on Sunday.").waitFor();
+  const sent = (await api("GET", thread)).entries.filter(({ type }) => type === "email").map(({ email }) => email.reply_to_message);
+  assert.deepEqual(sent, [message.id, second]);
+};
+
 const organize = async ({ page }) => {
   await page.getByLabel("New label").fill("<i>opening</i>");
   await page.getByRole("button", { name: "Add" }).click();
@@ -58,6 +76,7 @@ const organize = async ({ page }) => {
 await withBrowser(async (browser) => {
   await takeOver(browser);
   await replyOnce(browser);
+  await writeMeanwhile(browser);
   await organize(browser);
 }, { allow: [/status of 409.*\/reply/] });
 await withBrowser(async ({ page, goto, axe, picture }) => {

@@ -65,12 +65,12 @@ const manage = async ({ page }, endpoint) => {
   await page.getByRole("button", { name: "Recover…" }).click();
   await page.getByLabel("What").selectOption("all");
   await page.getByRole("button", { name: "Send again" }).click();
-  await eventually(() => received.length > before, "events that are sent again");
+  await eventually(() => received.slice(before).some(({ id }) => id === received[0].id), "the first notice is sent again");
   await page.getByRole("button", { name: "Rotate secret…" }).click();
   await page.getByRole("button", { name: "Rotate", exact: true }).click();
   assert.match(await page.getByLabel("the signing secret", { exact: true }).innerText(), /^whsec_/);
   await page.getByRole("button", { name: "I have copied it" }).click();
-  await page.getByText("2 sign requests").waitFor();
+  await page.getByText("2 secrets sign requests").waitFor();
 };
 
 let endpoint = "";

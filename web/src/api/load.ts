@@ -69,8 +69,11 @@ function remember(name: string, state: PagesState<unknown>): void {
   if (left.size > MAX_LEFT && !oldest.done) left.delete(oldest.value);
 }
 
-/** The pages of a list with cursors. `more()` loads the next page; `reload()` loads the first one again. */
-export function usePages<T>(path: string, query: Query): Pages<T> {
+/**
+ * The pages of a list with cursors. `more()` loads the next page; `reload()` loads the first one again. After `patience` empty
+ * pages in a row it stops without being done, so that a rare filter does not read a whole ledger unasked.
+ */
+export function usePages<T>(path: string, query: Query, patience = Infinity): Pages<T> {
   const empty: PagesState<T> = { items: [], cursor: null, problem: null, loading: true, done: false };
   const text = JSON.stringify(query);
   const name = `${path} ${text}`;
@@ -88,7 +91,7 @@ export function usePages<T>(path: string, query: Query): Pages<T> {
     try {
       let page = await get<Page<T>>(path, { ...(JSON.parse(text) as Query), cursor }, { signal: controller.signal });
       // With a filter the server looks through a part of the list at a time, and a page can be empty while more follow.
-      while (page.data.length === 0 && page.next_cursor) {
+      for (let empty = 1; page.data.length === 0 && page.next_cursor && empty < patience; empty += 1) {
         page = await get<Page<T>>(path, { ...(JSON.parse(text) as Query), cursor: page.next_cursor }, { signal: controller.signal });
       }
       if (controller.signal.aborted) return;

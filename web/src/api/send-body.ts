@@ -12,7 +12,7 @@ const one = (addresses: string[] | undefined) => (addresses?.length === 1 ? addr
 /** Attachments are left out, because an email shows their names and not their bytes. */
 export const sendBody = (email: EmailDetail): Record<string, unknown> => withoutEmpty({
   from: email.from, to: one(email.to), cc: one(email.cc), bcc: one(email.bcc), reply_to: one(email.reply_to),
-  subject: email.subject, text: email.text, html: email.html, headers: email.headers, metadata: email.metadata,
+  scheduled_at: email.state === "scheduled" ? email.scheduled_at : undefined, subject: email.subject, text: email.text, html: email.html, headers: email.headers, metadata: email.metadata,
   tags: Object.entries(email.tags ?? {}).map(([name, value]) => ({ name, value })),
   intent: email.intent && withoutEmpty({ ...email.intent }),
 });

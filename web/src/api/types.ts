@@ -1,4 +1,4 @@
-// Short names for the bodies of the API, and the bodies that openapi.json does not describe yet.
+// Short names for the bodies of the API.
 import type { components } from "./schema";
 
 export type Schema = components["schemas"];
@@ -20,22 +20,5 @@ export interface Page<T> {
   next_cursor?: string | null;
 }
 
-export interface StatsBucket {
-  at: string;
-  accepted: number;
-  duplicates: number;
-  states: Partial<Record<EmailState, number>>;
-}
-
 /** `GET /v1/stats?hours=24`. */
-export interface Stats {
-  since: string;
-  until: string;
-  bucket_s: number;
-  accepted: number;
-  duplicates: number;
-  states: Partial<Record<EmailState, number>>;
-  /** Open escalations by reason. */
-  needs_you: Partial<Record<EscalationReason, number>>;
-  buckets: StatsBucket[];
-}
+export type Stats = Schema["StatsBody"];

@@ -1,6 +1,6 @@
 // Form fields with label, hint and error.
 import type { ComponentChildren } from "preact";
-import { useId } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
 
 interface FieldProps {
   label: string;
@@ -45,6 +45,17 @@ export function TextField(props: TextFieldProps) {
       {rows ? <textarea {...common} rows={rows} spellcheck /> : <input {...common} type={type as "text"} ref={inputRef} />}
     </Wrapper>
   );
+}
+
+/** A list in one line, separated by commas or spaces. The text stays as it is typed; the list is what it says. */
+export function ListField({ value, onChange, ...props }: Omit<TextFieldProps, "value" | "onInput"> & { value: string[]; onChange: (value: string[]) => void }) {
+  const [text, setText] = useState(value.join(", "));
+  const listOf = (typed: string) => typed.split(/[\s,]+/).filter(Boolean);
+  const isSame = JSON.stringify(listOf(text)) === JSON.stringify(value);
+  return <TextField {...props} value={isSame ? text : value.join(", ")} onInput={(typed) => {
+    setText(typed);
+    onChange(listOf(typed));
+  }} />;
 }
 
 export interface SelectFieldProps extends FieldProps {

@@ -1,6 +1,7 @@
 // A table whose rows open with Enter or a click. On a phone, columns with `wide` are hidden.
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
+import { Button } from "./Button";
 import { useRowKeys } from "./keys";
 
 export interface Column<T> {
@@ -47,6 +48,18 @@ export function Table<T>({ label, rows, columns, keyOf, href }: TableProps<T>) {
     </div>
   );
 }
+
+/** How many empty parts of a filtered list are read before the person is asked. The server looks through 20,000 emails for each. */
+export const FILTER_PATIENCE = 5;
+
+/** Nothing matched so far, and older entries were not looked at yet. */
+export const NothingYet = ({ more }: { more: () => Promise<void> }) => (
+  <div class="empty" role="status">
+    <h2>Nothing found so far</h2>
+    <p>The latest entries were looked through, and older ones follow.</p>
+    <Button onPress={more}>Look further back</Button>
+  </div>
+);
 
 /** The end of a list with cursors. */
 export function More({ done, loading, more }: { done: boolean; loading: boolean; more: () => Promise<void> }) {

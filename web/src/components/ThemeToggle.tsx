@@ -11,14 +11,24 @@ const stored = (): Theme => {
 };
 const theme = signal<Theme>(stored());
 
+/** Where storage is blocked, the choice lasts until the page is loaded again. */
+function store(value: Theme | null): void {
+  try {
+    if (value) localStorage.setItem(STORAGE_KEY, value);
+    else localStorage.removeItem(STORAGE_KEY);
+  } catch {
+    // The theme itself has changed already.
+  }
+}
+
 export function setTheme(next: Theme): void {
   theme.value = next;
   if (next === "system") {
     delete document.documentElement.dataset["theme"];
-    localStorage.removeItem(STORAGE_KEY);
+    store(null);
   } else {
     document.documentElement.dataset["theme"] = next;
-    localStorage.setItem(STORAGE_KEY, next);
+    store(next);
   }
 }
 

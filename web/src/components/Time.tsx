@@ -1,4 +1,4 @@
-// Times: relative in the text, absolute in the title.
+// Times: relative in the text, absolute in the title, and on the pages of single objects also in the text.
 import { signal } from "@preact/signals";
 
 const now = signal(Date.now());
@@ -9,12 +9,15 @@ window.setInterval(() => {
 const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [["day", 86_400_000], ["hour", 3_600_000], ["minute", 60_000], ["second", 1000]];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
 
+/** Times that are farther away are shown as a date. */
+const MAX_RELATIVE_MS = 30 * 86_400_000;
+
 export function relativeTime(at: string, from: number = Date.now()): string {
   const distance = Date.parse(at) - from;
   const size = Math.abs(distance);
   if (Number.isNaN(distance)) return at;
   if (size < 5000) return distance > 0 ? "in a moment" : "just now";
-  if (size > 30 * 86_400_000) return at.slice(0, 10);
+  if (size > MAX_RELATIVE_MS) return at.slice(0, 10);
   const [unit, ms] = UNITS.find(([, length]) => size >= length) ?? ["second", 1000];
   return relative.format(Math.round(distance / ms), unit);
 }
@@ -22,8 +25,11 @@ export function relativeTime(at: string, from: number = Date.now()): string {
 export const absoluteTime = (at: string): string =>
   new Intl.DateTimeFormat("en-CA", { dateStyle: "medium", timeStyle: "medium", hour12: false }).format(new Date(at));
 
-export function Time({ at }: { at: string }) {
+/** With `full`, the absolute time is in the text, too: titles are out of reach for touch and keyboards. */
+export function Time({ at, full = false }: { at: string; full?: boolean }) {
   if (Number.isNaN(Date.parse(at))) return <span>{at}</span>;
+  if (full && Math.abs(Date.parse(at) - Date.now()) > MAX_RELATIVE_MS) return <time dateTime={at} title={at}>{absoluteTime(at)}</time>;
+  if (full) return <><Time at={at} /> <span class="muted">({absoluteTime(at)})</span></>;
   return <time dateTime={at} title={`${absoluteTime(at)} (${at})`}>{relativeTime(at, Math.max(now.value, Date.now()))}</time>;
 }
 

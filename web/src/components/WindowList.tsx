@@ -66,8 +66,8 @@ export function WindowList<T>({ label, items, keyOf, render, rowHeight, onEnd }:
     scrollIntoWindow(list.current, index * rowHeight, rowHeight);
   };
   useShortcuts("List", [
-    { keys: "j", does: "next row", run: () => move(1) },
-    { keys: "k", does: "previous row", run: () => move(-1) },
+    { keys: "j", does: "next row", run: () => move(1), repeats: true },
+    { keys: "k", does: "previous row", run: () => move(-1), repeats: true },
   ]);
   return (
     <ul class="list window-list" ref={list} aria-label={label} style={{ height: `${items.length * rowHeight}px` }}>

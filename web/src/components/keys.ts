@@ -7,6 +7,8 @@ export interface Shortcut {
   keys: string;
   does: string;
   run: () => void;
+  /** Whether it acts again while the key is held down, as moving does. Decisions never do. */
+  repeats?: boolean;
 }
 
 interface ShortcutGroup {
@@ -37,7 +39,7 @@ function onKey(event: KeyboardEvent): void {
   const shortcut = sequence ?? find(event.key);
   first = sequence ? "" : event.key;
   firstAt = event.timeStamp;
-  if (!shortcut) return;
+  if (!shortcut || (event.repeat && !shortcut.repeats)) return;
   event.preventDefault();
   shortcut.run();
 }
@@ -50,8 +52,8 @@ export function useShortcuts(title: string, shortcuts: Shortcut[], everywhere = 
   latest.current = shortcuts;
   const names = shortcuts.map(({ keys, does }) => `${keys}=${does}`).join("\n");
   useEffect(() => {
-    const stable = latest.current.map(({ keys, does }) => ({
-      keys, does, run: () => latest.current.find((shortcut) => shortcut.keys === keys)?.run(),
+    const stable = latest.current.map(({ keys, does, repeats }) => ({
+      keys, does, repeats, run: () => latest.current.find((shortcut) => shortcut.keys === keys)?.run(),
     }));
     const group = { title, everywhere, shortcuts: stable };
     groups.value = [group, ...groups.value].sort((a, b) => Number(a.everywhere) - Number(b.everywhere));
@@ -69,7 +71,7 @@ export function useRowKeys(container: { current: HTMLElement | null }): void {
     (next?.closest("li, tr") ?? next)?.scrollIntoView({ block: "nearest" });
   };
   useShortcuts("List", [
-    { keys: "j", does: "next row", run: () => move(1) },
-    { keys: "k", does: "previous row", run: () => move(-1) },
+    { keys: "j", does: "next row", run: () => move(1), repeats: true },
+    { keys: "k", does: "previous row", run: () => move(-1), repeats: true },
   ]);
 }

@@ -43,7 +43,8 @@ export async function loadSession(): Promise<void> {
 
 /** Acts in another team of the same sign-in. Every page loads again, because all data belongs to a team. */
 export async function switchTeam(team: string): Promise<void> {
-  enter(await patch<Session>("/v1/session", { team }));
+  await patch("/v1/session", { team });
+  await loadSession();
 }
 
 export async function signOut(): Promise<void> {

@@ -10,14 +10,15 @@ import { SuppressedCalls } from "../../components/SuppressedCalls";
 import { Chart } from "../../components/Chart";
 import { Code } from "../../components/Code";
 import { Empty, Loading } from "../../components/Empty";
-import { KeyName } from "../../components/KeyName";
+import { isUsableKey, KeyName } from "../../components/KeyName";
 import { List } from "../../components/List";
 import { PageHead } from "../../components/PageHead";
 import { NotServed, Problem } from "../../components/Problem";
 import { StateChip } from "../../components/StateChip";
-import { More, Table } from "../../components/Table";
+import { FILTER_PATIENCE, More, NothingYet, Table } from "../../components/Table";
 import { Tabs } from "../../components/Tabs";
 import { Time } from "../../components/Time";
+import { subjectOf } from "../../components/visible";
 import { search, setSearch } from "../../router";
 
 const PAGE = 50;
@@ -55,8 +56,8 @@ function Row({ email }: { email: Email }) {
           <span aria-hidden="true">{open ? "▾" : "▸"}</span>
         </button>
         <span class="duplicates-count"><span class="chip accent">{email.suppressed.toLocaleString("en")}× stopped</span></span>
-        <span class="duplicates-subject"><a href={`/emails/${email.id}`}>{email.subject || "(no subject)"}</a> <span class="muted">to {email.to.join(", ")}</span></span>
-        <span class="duplicates-key">{email.key && <a href={`/keys/${encodeURIComponent(email.key)}`}><KeyName value={email.key} /></a>}</span>
+        <span class="duplicates-subject"><a href={`/emails/${email.id}`}>{subjectOf(email)}</a> <span class="muted">to {email.to.join(", ")}</span></span>
+        <span class="duplicates-key">{email.key && (isUsableKey(email.key) ? <a href={`/keys/${encodeURIComponent(email.key)}`}><KeyName value={email.key} /></a> : <KeyName value={email.key} />)}</span>
         <span class="duplicates-state"><StateChip state={email.state} /></span>
         <span class="duplicates-time"><Time at={email.created_at} /></span>
       </div>
@@ -66,11 +67,11 @@ function Row({ email }: { email: Email }) {
 }
 
 function Outbound() {
-  const pages = usePages<Email>("/v1/emails", { duplicates: true, limit: PAGE });
+  const pages = usePages<Email>("/v1/emails", { duplicates: true, limit: PAGE }, FILTER_PATIENCE);
   const { items, problem, loading, done, more, reload } = pages;
   useRefreshPages("email.duplicate", pages, PAGE);
   if (problem) return <Problem problem={problem} retry={reload} />;
-  if (items.length === 0 && !done) return <Loading lines={5} />;
+  if (items.length === 0 && !done) return loading ? <Loading lines={5} /> : <NothingYet more={more} />;
   if (items.length === 0) {
     return (
       <Empty title="No call was repeated yet">

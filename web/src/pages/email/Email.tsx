@@ -5,6 +5,7 @@ import { useRefreshOn } from "../../api/events";
 import { useLoad } from "../../api/load";
 import type { EmailDetail } from "../../api/types";
 import { Code, Id } from "../../components/Code";
+import { isUsableKey } from "../../components/KeyName";
 import { Loading } from "../../components/Empty";
 import { MailFrame } from "../../components/MailFrame";
 import { Facts, PageHead } from "../../components/PageHead";
@@ -14,6 +15,7 @@ import { Table } from "../../components/Table";
 import { Tabs } from "../../components/Tabs";
 import { bytes, Time } from "../../components/Time";
 import { announce, toast } from "../../components/Toast";
+import { subjectOf } from "../../components/visible";
 import type { PageProps } from "..";
 import { may } from "../../session/session";
 import { Choices, EMAIL_CHOICES } from "../needs-you/Choices";
@@ -33,12 +35,12 @@ function Summary({ email }: { email: EmailDetail }) {
         ["Cc", list(email.cc)],
         ["Bcc", list(email.bcc)],
         ["Reply-To", list(email.reply_to)],
-        ["Accepted", <Time at={email.created_at} />],
-        ["Due", email.scheduled_at ? <Time at={email.scheduled_at} /> : null],
+        ["Accepted", <Time at={email.created_at} full />],
+        ["Due", email.scheduled_at ? <Time at={email.scheduled_at} full /> : null],
         ["Held by", email.holds.length > 0 ? <a href="/needs-you">{email.holds.join(", ").replaceAll("_", " ")}</a> : null],
         ["Stopped by", email.stopped_by ? <a href="/stops">a stop</a> : null],
-        ["Key", email.key ? <Id value={email.key} label="the key" href={`/keys/${encodeURIComponent(email.key)}`} /> : <span class="muted">none: a retry would be a second email</span>],
-        ["Key expires", email.expires_at ? <Time at={email.expires_at} /> : null],
+        ["Key", email.key ? <Id value={email.key} label="the key" href={isUsableKey(email.key) ? `/keys/${encodeURIComponent(email.key)}` : undefined} /> : <span class="muted">none: a retry would be a second email</span>],
+        ["Key expires", email.expires_at ? <Time at={email.expires_at} full /> : null],
         ["Message-ID", <Id value={email.message_id} label="the Message-ID" />],
         ["Call", email.call?.id ? <code>{email.call.id}</code> : null],
         ["Trace", email.call?.traceparent ? <code>{email.call.traceparent}</code> : null],
@@ -79,7 +81,7 @@ function Policy({ email }: { email: EmailDetail }) {
 
 const Timeline = ({ email }: { email: EmailDetail }) => (
   <Table label="Timeline" rows={email.timeline} keyOf={({ at, description }) => `${at} ${description}`} columns={[
-    { head: "When", cell: ({ at }) => <Time at={at} /> },
+    { head: "When", cell: ({ at }) => <Time at={at} full /> },
     { head: "What", cell: ({ description }) => description },
   ]} />
 );
@@ -123,7 +125,7 @@ export function EmailPage({ params }: PageProps) {
   }, (event) => event.about.id === id);
   return (
     <>
-      <PageHead title={data ? data.subject || "(no subject)" : "Email"} back={{ href: "/emails", label: "Emails" }}>
+      <PageHead title={data ? subjectOf(data) : "Email"} back={{ href: "/emails", label: "Emails" }}>
         {data && <Actions email={data} reload={reload} />}
       </PageHead>
       {problem && <Problem problem={problem} retry={reload} />}

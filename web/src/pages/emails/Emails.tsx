@@ -10,6 +10,7 @@ import { SelectField, TextField } from "../../components/Field";
 import { useShortcuts } from "../../components/keys";
 import { PageHead } from "../../components/PageHead";
 import { Problem } from "../../components/Problem";
+import { FILTER_PATIENCE, NothingYet } from "../../components/Table";
 import { WindowList } from "../../components/WindowList";
 import { listQuery, readFilter, searchQuery, SINCE, STATES, writeFilter, type Filter } from "./filter";
 import { EmailRow, HitRow } from "./Rows";
@@ -72,6 +73,7 @@ function Listing<T>({ pages, keyOf, row, filtered }: { pages: Pages<T>; keyOf: (
   const { items, problem, loading, done, more, reload } = pages;
   if (items.length === 0 && problem) return <Problem problem={problem} retry={reload} />;
   if (items.length === 0 && loading) return <Loading lines={8} />;
+  if (items.length === 0 && !done) return <NothingYet more={more} />;
   if (items.length === 0) return <NoEmails filtered={filtered} />;
   return (
     <>
@@ -87,10 +89,16 @@ interface Change {
   duplicates: number;
 }
 
+/** Whether a new email belongs to the list. A list of recipients or of a later state cannot tell from the event, so it counts none. */
+const mayMatch = (filter: Filter) => (event: MailEvent): boolean => {
+  const { key = "", state = "" } = event.data as { key?: string; state?: string };
+  return !filter.to.trim() && (!filter.state || filter.state === state) && (!filter.key.trim() || filter.key.trim() === key);
+};
+
 const APPLY_EVERY_MS = 250;
 
 /** Applies changes to the rows that are loaded, a few times a second. Returns how many emails are new. */
-function useLiveList(pages: Pages<Email>): [fresh: number, clear: () => void] {
+function useLiveList(pages: Pages<Email>, isWanted: (event: MailEvent) => boolean): [fresh: number, clear: () => void] {
   const [fresh, setFresh] = useState(0);
   const changes = useRef(new Map<string, Change>());
   const timer = useRef(0);
@@ -104,7 +112,7 @@ function useLiveList(pages: Pages<Email>): [fresh: number, clear: () => void] {
     pages.update((items) => items.map((email) => applyChange(email, current.get(email.id))));
   };
   useEvents("email.*", (event) => {
-    if (event.type === "email.accepted" || event.type === "email.held") accepted.current += 1;
+    if (event.type === "email.accepted" || event.type === "email.held") accepted.current += Number(isWanted(event));
     else changes.current.set(event.about.id, merge(changes.current.get(event.about.id), event));
     timer.current ||= window.setTimeout(apply, APPLY_EVERY_MS);
   });
@@ -121,8 +129,9 @@ const applyChange = (email: Email, change: Change | undefined): Email =>
   change ? { ...email, state: change.state ?? email.state, suppressed: email.suppressed + change.duplicates } : email;
 
 function ByList({ filter }: { filter: Filter }) {
-  const pages = usePages<Email>("/v1/emails", listQuery(filter));
-  const [fresh, clearFresh] = useLiveList(pages);
+  const [query] = useState(() => listQuery(filter));
+  const pages = usePages<Email>("/v1/emails", query, FILTER_PATIENCE);
+  const [fresh, clearFresh] = useLiveList(pages, mayMatch(filter));
   const showFresh = async () => {
     await pages.reload();
     clearFresh();
@@ -138,7 +147,8 @@ function ByList({ filter }: { filter: Filter }) {
 }
 
 function BySearch({ filter }: { filter: Filter }) {
-  const pages = usePages<Schema["SearchHitBody"]>("/v1/search", searchQuery(filter));
+  const [query] = useState(() => searchQuery(filter));
+  const pages = usePages<Schema["SearchHitBody"]>("/v1/search", query);
   return <Listing pages={pages} keyOf={({ id }) => id} row={(hit) => <HitRow hit={hit} />} filtered />;
 }
 
@@ -149,7 +159,7 @@ export function Emails() {
       <PageHead title="Emails" intro="Everything that was accepted, newest first." />
       <Views />
       <Filters filter={filter} />
-      {filter.q.trim() ? <BySearch filter={filter} /> : <ByList filter={filter} key={JSON.stringify(filter)} />}
+      {filter.q.trim() ? <BySearch filter={filter} key={JSON.stringify(filter)} /> : <ByList filter={filter} key={JSON.stringify(filter)} />}
     </>
   );
 }

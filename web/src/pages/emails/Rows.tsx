@@ -4,13 +4,14 @@ import { get } from "../../api/client";
 import type { Email, Schema } from "../../api/types";
 import { StateChip } from "../../components/StateChip";
 import { Time } from "../../components/Time";
+import { subjectOf } from "../../components/visible";
 
 const people = (email: Email) => email.to.slice(0, 2).join(", ") + (email.to.length > 2 ? ` and ${email.to.length - 2} more` : "");
 
 export function EmailRow({ email, snippet }: { email: Email; snippet?: string }) {
   return (
     <div class="emails-row">
-      <a href={`/emails/${email.id}`} data-row="">{email.subject || "(no subject)"}</a>
+      <a href={`/emails/${email.id}`} data-row="">{subjectOf(email)}</a>
       <span class="emails-to">{snippet && snippet !== email.subject ? snippet : people(email)}</span>
       <span class="emails-duplicates">{email.suppressed > 0 && <span class="chip accent" title="Duplicate calls that sent nothing">{email.suppressed.toLocaleString("en")}× stopped</span>}</span>
       <span class="emails-state"><StateChip state={email.state} /></span>

@@ -20,13 +20,13 @@ export function readFilter(): Filter {
 
 export const writeFilter = (changes: Partial<Filter>): void => setSearch(changes);
 
-/** Rounded to the minute, so that the same filter is the same request while the page is rendered again. */
+/** Rounded to the minute, so that the back button finds the rows of a moment ago. */
 function sinceTime(hours: string): string | undefined {
   const number = Number(hours);
   return number > 0 ? new Date(Math.floor(Date.now() / 60_000) * 60_000 - number * 3_600_000).toISOString() : undefined;
 }
 
-/** Without words the list is asked, which needs no index. */
+/** Without words the list is asked, which needs no index. A time span begins where it was chosen, so keep the query while the filter is the same. */
 export const listQuery = (filter: Filter): Query => ({ state: filter.state, to: filter.to.trim(), key: filter.key.trim(), since: sinceTime(filter.since), limit: 100 });
 
 const quoted = (value: string) => (/[\s"]/.test(value) ? `"${value.replaceAll('"', "")}"` : value);

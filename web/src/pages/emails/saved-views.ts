@@ -1,5 +1,6 @@
 // Saved views: named filters, kept in this browser.
 import { signal } from "@preact/signals";
+import { toast } from "../../components/Toast";
 
 export interface View {
   name: string;
@@ -22,7 +23,11 @@ export const views = signal<View[]>(load());
 
 function store(next: View[]): void {
   views.value = next;
-  localStorage.setItem(STORAGE_KEY, JSON.stringify(next));
+  try {
+    localStorage.setItem(STORAGE_KEY, JSON.stringify(next));
+  } catch {
+    toast("This browser keeps no data for the page, so the views are gone after a reload");
+  }
 }
 
 export const saveView = (name: string, query: string): void => store([...views.value.filter((view) => view.name !== name), { name, query }]);

@@ -1,14 +1,13 @@
 // What an empty dashboard teaches: paste a command twice, and watch the duplicate appear.
 import { useState } from "preact/hooks";
-import { intention, post } from "../../api/client";
 import { useEvents } from "../../api/events";
-import type { MailEvent, Schema } from "../../api/types";
+import type { MailEvent } from "../../api/types";
 import { Button } from "../../components/Button";
 import { Code } from "../../components/Code";
+import { NewKeyButton } from "../../components/NewKeyButton";
 import { PageHead } from "../../components/PageHead";
 import { Time } from "../../components/Time";
 import { announce } from "../../components/Toast";
-import { may } from "../../session/session";
 import { Storm } from "./Storm";
 
 const command = (sender: string, key: string) => `curl -s ${window.location.origin}/v1/emails \\
@@ -51,16 +50,6 @@ function Listening() {
   );
 }
 
-function KeyButton({ onKey }: { onKey: (key: string) => void }) {
-  const [intent] = useState(intention);
-  if (!may("admin")) return <p class="hint">Set <code>MAILONCE_API_KEY</code> first. <code>mailonce dev</code> prints one at its start.</p>;
-  const create = async () => {
-    const created = await post<Schema["CreatedApiKeyBody"]>("/v1/api-keys", { name: "first-email", scopes: ["send", "read"] }, { key: intent });
-    onKey(created.api_key);
-  };
-  return <Button class="small" onPress={create}>Fill in a new API key</Button>;
-}
-
 export function FirstRun({ sender, leave }: { sender: string; leave: () => void }) {
   const [key, setKey] = useState("");
   return (
@@ -71,7 +60,7 @@ export function FirstRun({ sender, leave }: { sender: string; leave: () => void 
       <section class="card stack" aria-labelledby="first-run-curl">
         <h2 id="first-run-curl">1. Run this in a terminal, two times</h2>
         <Code text={command(sender, key)} label="the command" />
-        {key ? <p class="hint">The key is shown only now. It may send and read, nothing else.</p> : <KeyButton onKey={setKey} />}
+        {key ? <p class="hint">The key is shown only now. It may send and read, nothing else.</p> : <NewKeyButton name="first-email" scopes={["send", "read"]} onKey={setKey} />}
         <Listening />
       </section>
       <section class="card stack" aria-labelledby="first-run-storm">

@@ -15,6 +15,7 @@ import { NotServed, Problem } from "../../components/Problem";
 import { StateChip } from "../../components/StateChip";
 import { Table } from "../../components/Table";
 import { Time } from "../../components/Time";
+import { subjectOf, visible } from "../../components/visible";
 import { REASONS } from "../needs-you/reasons";
 import { Storm } from "./Storm";
 
@@ -39,7 +40,7 @@ function Waiting() {
       <List label="What waits for you" items={data} keyOf={({ id }) => id} render={(escalation) => (
         <a class="home-question" href={`/needs-you/${escalation.id}`} data-row="">
           <StateChip state={REASONS[escalation.reason].label} tone="wait" />
-          <span><strong>{escalation.about.question ?? escalation.email?.subject ?? REASONS[escalation.reason].why}</strong> {escalation.email && <span class="muted">to {escalation.email.to.join(", ")}</span>}</span>
+          <span><strong>{visible(escalation.about.question ?? escalation.email?.subject ?? REASONS[escalation.reason].why)}</strong> {escalation.email && <span class="muted">to {escalation.email.to.join(", ")}</span>}</span>
           <Time at={escalation.created_at} />
         </a>
       )} />
@@ -92,7 +93,7 @@ function Latest() {
       <h2 id="latest-title" class="home-latest"><a href="/emails">Latest emails</a></h2>
       {data ? (
         <Table label="Latest emails" rows={data.data} keyOf={({ id }) => id} href={({ id }) => `/emails/${id}`} columns={[
-          { head: "Subject", cell: ({ subject }) => subject || "(no subject)" },
+          { head: "Subject", cell: subjectOf },
           { head: "To", cell: ({ to }) => to.join(", "), wide: true },
           { head: "Stopped", cell: ({ suppressed }) => (suppressed > 0 ? number(suppressed) : ""), number: true },
           { head: "State", cell: ({ state }) => <StateChip state={state} /> },

@@ -67,7 +67,7 @@ function Messages({ inbox }: { inbox: Inbox }) {
       <Filters />
       {problem && <Problem problem={problem} retry={reload} />}
       {items.length === 0 && !problem && !done && <Loading lines={5} />}
-      {items.length === 0 && done && (filtered ? <Empty title="No message matches" /> : (
+      {items.length === 0 && done && (filtered ? <Empty title="No message matches"><Button onPress={() => setSearch({ subject: null, from: null, state: null, has: null })}>Clear the filter</Button></Empty> : (
         <Empty title="No message yet">
           <p>Mail to {inbox.address} appears here at once. Let one arrive, with a code in it:</p>
           <Code label="the command" text={`mailonce simulate inbound --to ${inbox.address} --code`} />

@@ -27,7 +27,7 @@ function InboxTable({ inboxes }: { inboxes: Inbox[] }) {
   return (
     <Table label="Inboxes" rows={inboxes} keyOf={({ id }) => id} href={({ id }) => `/inboxes/${id}`} columns={[
       { head: "Address", cell: (inbox) => <>{inbox.address} {inbox.catch_all && <span class="chip busy">catch-all</span>} {isOver(inbox) && <span class="chip plain">ended</span>}</> },
-      { head: "Name", wide: true, cell: ({ name, agent }) => <>{name} {agent && <span class="muted">agent {agent}</span>}</> },
+      { head: "Name and agent", wide: true, cell: ({ name, agent }) => <>{name}{name && agent && " · "}{agent && <span class="muted">{agent}</span>}</> },
       { head: "Messages", number: true, cell: ({ message_count: count }) => count.toLocaleString("en") },
       { head: "Lifetime", wide: true, cell: (inbox) => <Lifetime inbox={inbox} /> },
     ]} />

@@ -2,10 +2,11 @@
 import type { Schema } from "../../api/types";
 import { StateChip } from "../../components/StateChip";
 import { Time } from "../../components/Time";
+import { subjectOf, visible } from "../../components/visible";
 
 export type Message = Schema["MessageBody"];
 
-export const senderOf = ({ from }: Pick<Message, "from">): string => (from ? from.name || from.address : "no sender");
+export const senderOf = ({ from }: Pick<Message, "from">): string => (from ? visible(from.name || from.address) : "no sender");
 
 function Marks({ message }: { message: Message }) {
   return (
@@ -22,8 +23,8 @@ export function MessageRow({ message }: { message: Message }) {
   return (
     <div class="inboxes-message">
       <span class="inboxes-from" title={message.from?.address}>{senderOf(message)}</span>
-      <a class="inboxes-subject" href={`/messages/${message.id}`} data-row="">{message.subject || "(no subject)"}</a>
-      <span class="inboxes-preview">{message.preview}</span>
+      <a class="inboxes-subject" href={`/messages/${message.id}`} data-row="">{subjectOf(message)}</a>
+      <span class="inboxes-preview">{visible(message.preview)}</span>
       <span class="inboxes-marks"><Marks message={message} /></span>
       <span class="inboxes-state"><StateChip state={message.state} /></span>
       <span class="inboxes-time"><Time at={message.received_at} /></span>

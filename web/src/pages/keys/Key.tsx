@@ -50,7 +50,7 @@ function Actions({ data, reload }: { data: Key; reload: () => Promise<void> }) {
 }
 
 /** The date, and how much time is left. */
-const Expiry = ({ at }: { at: string }) => <><Time at={at} /> <span class="muted">({duration(Math.max(0, Date.parse(at) - Date.now()))} left)</span></>;
+const Expiry = ({ at }: { at: string }) => <><Time at={at} full /> <span class="muted">({duration(Math.max(0, Date.parse(at) - Date.now()))} left)</span></>;
 
 function Summary({ data, email }: { data: Key; email: EmailDetail | null }) {
   return (
@@ -62,7 +62,7 @@ function Summary({ data, email }: { data: Key; email: EmailDetail | null }) {
         ["Stopped", data.bound_to === "email" ? `${data.hits.toLocaleString("en")} ${data.hits === 1 ? "duplicate call" : "duplicate calls"}` : null],
         ["Remembered", data.ttl ? `${data.ttl} after the email ended` : null],
         ["Expires", data.expires_at ? <Expiry at={data.expires_at} /> : data.bound_to === "email" ? "not before the email ends" : null],
-        ["Forgotten", data.forgotten_at ? <Time at={data.forgotten_at} /> : null],
+        ["Forgotten", data.forgotten_at ? <Time at={data.forgotten_at} full /> : null],
         ["Used", data.bind_number > 1 ? `${data.bind_number} times for a new email` : "once for a new email"],
         ["Digest", data.digest ? <code>{data.digest}</code> : null],
       ]} />

@@ -31,7 +31,7 @@ function show(field: string, value: unknown): string {
 const comparable = (field: string, text: string) => (ADDRESSES.has(field) ? text.toLowerCase().split("\n").sort().join("\n") : text);
 
 function fieldRows(original: EmailDetail, request: Record<string, unknown>, differing: string[] | null): FieldRow[] {
-  const first: Record<string, unknown> = { ...sendBody(original), attachments: original.attachments.map(({ filename, size }) => `${filename ?? "without a name"} (${size} bytes)`), scheduled_at: original.scheduled_at };
+  const first: Record<string, unknown> = { ...sendBody(original), attachments: original.attachments.map(({ filename, size }) => `${filename ?? "without a name"} (${size} bytes)`) };
   const rows = FIELDS.map((field): FieldRow => {
     const row = { field, first: show(field, first[field]), request: show(field, request[field]) };
     // The server knows: it compares hashes, also of content that is no longer stored.

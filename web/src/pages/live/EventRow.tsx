@@ -11,19 +11,20 @@ import { Loading } from "../../components/Empty";
 import { Problem } from "../../components/Problem";
 import { Tabs, type Tab } from "../../components/Tabs";
 import { Time } from "../../components/Time";
-import { isFromSend, makingCall, readingCall, sendingCall } from "./event-calls";
+import { isFromSend, makingCall, readingCall } from "./event-calls";
 import { nameOf, placeOf, toneOf, wordsOf } from "./event-words";
 import { wantName } from "./names";
+import { findSendingCall } from "./sending-call";
 
 function SendCall({ id }: { id: string }) {
-  const { data, problem, reload } = useLoad((signal) => get<EmailDetail>(`/v1/emails/${id}`, {}, { signal }), [id]);
+  const { data, problem, reload } = useLoad(async (signal) => findSendingCall(await get<EmailDetail>(`/v1/emails/${id}`, {}, { signal }), signal), [id]);
   if (problem) return <Problem problem={problem} retry={reload} />;
   if (!data) return <Loading lines={2} />;
+  if ("why" in data) return <p class="notice">The call that made it cannot be copied. {data.why}</p>;
   return (
     <div class="stack">
-      <CallTabs call={sendingCall(data)} label="the call that made it" />
-      {data.attachments.length > 0 && <p class="muted">Its {data.attachments.length} attachments are left out.</p>}
-      {data.text == null && data.html == null && <p class="muted">The content is no longer stored.</p>}
+      <CallTabs call={data.call} label="the call that made it" />
+      {data.note && <p class="muted">{data.note}</p>}
     </div>
   );
 }

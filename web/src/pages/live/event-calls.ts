@@ -1,7 +1,6 @@
-// The calls behind an event: the one that made it, where its content is known, and one that reads its object.
-import { sendBody, withoutEmpty } from "../../api/send-body";
+// The calls behind an event: the one that made it, where the event itself has its content, and one that reads its object.
 import type { ApiCall } from "../../api/snippets";
-import type { EmailDetail, MailEvent } from "../../api/types";
+import type { MailEvent } from "../../api/types";
 import { field } from "./event-words";
 
 const READS: Record<string, (id: string) => ApiCall> = {
@@ -47,21 +46,4 @@ export function makingCall(event: MailEvent): ApiCall | null {
     default:
       return null;
   }
-}
-
-/** What the model said is not stored; the intent is, and it names the email. */
-function sendTool(email: EmailDetail): ApiCall["tool"] {
-  const { intent, to, subject, text } = email;
-  if (!intent) return undefined;
-  const { type, entity, version, period } = intent;
-  return { name: "send_email", arguments: { to: to[0], type, entity, ...(version && version > 1 ? { version } : {}), ...(period ? { period } : {}), subject, ...(text ? { text } : {}) } };
-}
-
-export function sendingCall(email: EmailDetail): ApiCall {
-  if (email.reply_to_message) {
-    const body = withoutEmpty({ text: email.text, html: email.html });
-    const id = email.reply_to_message;
-    return { method: "POST", path: `/v1/messages/${id}/reply`, body, sdk: { name: "messages.reply", id }, tool: { name: "reply_email", arguments: { message: id, ...body } } };
-  }
-  return { method: "POST", path: "/v1/emails", body: sendBody(email), key: email.intent ? undefined : email.key ?? undefined, sdk: { name: "emails.send" }, tool: sendTool(email) };
 }

@@ -7,6 +7,7 @@ import { Loading } from "../../components/Empty";
 import { PageHead } from "../../components/PageHead";
 import { Problem } from "../../components/Problem";
 import { StateChip } from "../../components/StateChip";
+import { subjectOf } from "../../components/visible";
 import { may } from "../../session/session";
 import type { PageProps } from "../index";
 import { Artifacts, type Artifact } from "./Artifacts";
@@ -51,7 +52,7 @@ export function MessagePage({ params }: PageProps) {
   useRefreshOn("message.*,artifact.*,thread.leased", () => void reload(), (event) => event.about.id === id || event.about.id === data?.thread_id || (event.data as { message?: string }).message === id);
   return (
     <>
-      <PageHead title={data ? data.subject || "(no subject)" : "Message"} back={data ? { href: `/inboxes/${data.inbox_id}`, label: "Inbox" } : { href: "/inboxes", label: "Inboxes" }}>
+      <PageHead title={data ? subjectOf(data) : "Message"} back={data ? { href: `/inboxes/${data.inbox_id}`, label: "Inbox" } : { href: "/inboxes", label: "Inboxes" }}>
         {data && <a class="button" href={`/threads/${data.thread_id}`}>Open thread</a>}
       </PageHead>
       {problem && <Problem problem={problem} retry={reload} />}

@@ -82,7 +82,7 @@ function Held({ loaded, selected, select, approve, reject }: CardProps & { loade
       <Bodies email={email} />
       <div class="row">
         <Button kind="primary" disabled={!allowed} onPress={() => approve(loaded)}>Approve and send</Button>
-        <a class="button" href={`/needs-you/${loaded.id}?edit=1`}>Edit</a>
+        {allowed && loaded.allowed_decisions.includes("edit") && <a class="button" href={`/needs-you/${loaded.id}?edit=1`}>Edit</a>}
         <Button kind="danger" disabled={!allowed} onPress={() => reject(loaded)}>Reject…</Button>
         <label class="needs-you-select">
           <input type="checkbox" checked={selected} disabled={!allowed} onChange={(event) => select(loaded, event.currentTarget.checked)} /> Select

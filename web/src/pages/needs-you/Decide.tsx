@@ -29,7 +29,7 @@ function Decided({ escalation }: { escalation: Escalation }) {
   const how = decision ? DECISIONS[decision.as] : escalation.state === "moot" ? "closed without a decision, because it no longer matters" : "closed because it expired";
   return (
     <div class="notice stack">
-      <p><strong>Decided: {how}</strong>{by && ` by ${by}`}{decision && <> <Time at={decision.at} /></>}</p>
+      <p><strong>Decided: {how}</strong>{by && ` by ${by}`}{decision && <> <Time at={decision.at} full /></>}</p>
       {decision?.reason && <p>“{decision.reason}”</p>}
       <p class="row">
         <a class="button primary" href={nextPath(escalation.id)}>Next question</a>
@@ -72,13 +72,13 @@ export function DecidePage({ params }: PageProps) {
       {data && (
         <p class="row small-text">
           <StateChip state={REASONS[data.reason].label} tone="wait" />
-          <Time at={data.created_at} />
+          <Time at={data.created_at} full />
           <span class="muted">{data.about.rule ? `Rule “${data.about.rule.name}” wants a person to look first.` : REASONS[data.reason].why}</span>
           <Position id={id} />
         </p>
       )}
       {data && !may("approve", "admin") && <p class="notice">You can look. To decide, you need the role approver or admin.</p>}
-      {data && <Body escalation={data} reload={reload} key={`${data.id} ${data.rev}`} />}
+      {data && <Body escalation={data} reload={reload} key={data.id} />}
     </>
   );
 }

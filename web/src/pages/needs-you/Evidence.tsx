@@ -19,7 +19,7 @@ function Attempt({ attempt, transport }: { attempt: Schema["AttemptBody"]; trans
   const said = attempt.reply || "nothing";
   return (
     <li class="needs-you-attempt">
-      <p class="row"><strong>Attempt {attempt.number}</strong> <StateChip state={attempt.outcome ?? "running"} /> <Time at={attempt.at} /> <span class="muted">by {attempt.transport ?? transport}</span></p>
+      <p class="row"><strong>Attempt {attempt.number}</strong> <StateChip state={attempt.outcome ?? "running"} /> <Time at={attempt.at} full /> <span class="muted">by {attempt.transport ?? transport}</span></p>
       <Facts facts={[
         ["Reached", phaseWords(attempt.phase)],
         ["Next hop said", <q>{attempt.code ? `${attempt.code} ${said}` : said}</q>],
@@ -54,7 +54,7 @@ export function Evidence({ email, only, plain = false }: EvidenceProps) {
       {email.evidence.length === 0 && <p class="muted">None so far. Look in the log of the next hop for the Message-ID.</p>}
       <ul class="stack">
         {email.evidence.map((one, index) => (
-          <li key={index}><Time at={one.at} /> {SOURCES[one.source]} says <strong>{one.says.replaceAll("_", " ")}</strong> <span class="muted">{one.detail}</span></li>
+          <li key={index}><Time at={one.at} full /> {SOURCES[one.source]} says <strong>{one.says.replaceAll("_", " ")}</strong> <span class="muted">{one.detail}</span></li>
         ))}
       </ul>
       <Facts facts={[["Message-ID", <Id value={email.message_id} label="the Message-ID" />], ["Key", email.key ? <code>{email.key}</code> : null]]} />

@@ -1,9 +1,9 @@
 // The queue of everything that waits for a person.
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { useRefreshOn } from "../../api/events";
 import { useLoad } from "../../api/load";
 import { needsYou } from "../../api/needs-you";
-import type { Escalation } from "../../api/types";
+import type { Decision, Escalation } from "../../api/types";
 import { Button } from "../../components/Button";
 import { Empty, Loading } from "../../components/Empty";
 import { List } from "../../components/List";
@@ -83,12 +83,16 @@ const SelectionBar = ({ selected, approve, reject, clear }: SelectionBarProps) =
 /** The question whose card has the focus. */
 const focusedId = () => document.activeElement?.closest("article")?.querySelector<HTMLElement>("[data-id]")?.dataset["id"];
 
+const isOpen = (escalation: Escalation) => queue.value.some(({ id, rev }) => id === escalation.id && rev === escalation.rev);
+
 /** What is selected, what is being rejected, and the decisions about several emails. */
 function useDecisions() {
   const [selected, setSelected] = useState<Escalation[]>([]);
   const [rejecting, setRejecting] = useState<Escalation[]>([]);
   const isSelected = (id: string) => selected.some((escalation) => escalation.id === id);
   const select = (escalation: Escalation, on: boolean) => setSelected([...selected.filter(({ id }) => id !== escalation.id), ...(on ? [escalation] : [])]);
+  // What somebody else decided meanwhile leaves the queue and the selection.
+  useEffect(() => setSelected((old) => (old.every(isOpen) ? old : old.filter(isOpen))), [queue.value]);
   const finish = (done: Escalation[]) => setSelected((old) => old.filter(({ id }) => !done.some((other) => other.id === id)));
   const approve = async (escalations: Escalation[]) => {
     await decideAll(escalations, (escalation) => decide(escalation, { as: "release" }), "approved");
@@ -106,14 +110,14 @@ type Decisions = ReturnType<typeof useDecisions>;
 
 /** Shortcuts for the card in focus. They act only on what is loaded, and so visible. */
 function useCardShortcuts(loaded: Map<string, Escalation>, { approve, setRejecting, select, isSelected }: Decisions): void {
-  const onHeld = (act: (escalation: Escalation) => void) => () => {
+  const onHeld = (act: (escalation: Escalation) => void, as: Decision["as"] = "release") => () => {
     const escalation = loaded.get(focusedId() ?? "");
-    if (escalation?.email && escalation.allowed_decisions.includes("release") && may("approve", "admin")) act(escalation);
+    if (escalation?.email && escalation.allowed_decisions.includes(as) && may("approve", "admin")) act(escalation);
   };
   useShortcuts("Needs you", [
     { keys: "a", does: "approve the email in focus", run: onHeld((escalation) => void approve([escalation])) },
     { keys: "r", does: "reject the email in focus", run: onHeld((escalation) => setRejecting([escalation])) },
-    { keys: "e", does: "edit the email in focus", run: onHeld((escalation) => navigate(`/needs-you/${escalation.id}?edit=1`)) },
+    { keys: "e", does: "edit the email in focus", run: onHeld((escalation) => navigate(`/needs-you/${escalation.id}?edit=1`), "edit") },
     { keys: "x", does: "select the email in focus", run: onHeld((escalation) => select(escalation, !isSelected(escalation.id))) },
   ]);
 }

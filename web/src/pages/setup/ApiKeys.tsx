@@ -5,6 +5,7 @@ import { useLoad } from "../../api/load";
 import type { Page, Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { confirm } from "../../components/Dialog";
+import { Code } from "../../components/Code";
 import { Empty, Loading } from "../../components/Empty";
 import { Problem } from "../../components/Problem";
 import { SecretDialog } from "../../components/SecretDialog";
@@ -73,7 +74,7 @@ export function ApiKeys() {
     <SetupPage section="api-keys" actions={<Button kind="primary" disabled={!may("admin") || !data} onPress={() => setAdding(true)}>Create API key…</Button>}>
       {problem && <Problem problem={problem} retry={reload} />}
       {!data && !problem && <Loading />}
-      {data && data.keys.length === 0 && <Empty title="No API key yet"><p>Create one for each program, so that you can revoke it without stopping the others.</p></Empty>}
+      {data && data.keys.length === 0 && <Empty title="No API key yet"><p>Create one for each program, so that you can revoke it without stopping the others.</p><Code label="the command" text="mailonce api-keys create --name order-agent --scope send --scope read" /></Empty>}
       {data && data.keys.length > 0 && <div class="card flush"><KeyTable keys={data.keys} inboxes={data.inboxes} revoked={revoked} /></div>}
       {adding && data && <ApiKeyForm inboxes={data.inboxes} close={() => setAdding(false)} done={finish} />}
       {created && <SecretDialog title="API key" secret={created.api_key} label="the API key" onClose={() => setCreated(null)}><p>Programs send it as <code>Authorization: Bearer …</code>, or read it from <code>MAILONCE_API_KEY</code>.</p></SecretDialog>}

@@ -1,12 +1,8 @@
 // How people who may decide are told of questions: by email, each with a link of their own.
+import type { Schema } from "../../api/types";
 import { TextField } from "../../components/Field";
 
-/** `approval_emails` of the settings, which openapi.json does not describe yet. */
-export interface ApprovalEmailsBody {
-  from: string;
-  next_after?: string | null;
-  quiet_hours?: { from: string; to: string } | null;
-}
+type ApprovalEmailsBody = Schema["ApprovalEmailsBody"];
 
 export function ApprovalEmails({ value, change }: { value: ApprovalEmailsBody | null; change: (value: ApprovalEmailsBody | null) => void }) {
   const quiet = value?.quiet_hours ?? { from: "", to: "" };

@@ -13,7 +13,7 @@ import { search, setSearch } from "../../router";
 import { readOlder, type AuditEntry, type AuditFilter, type OlderEntries } from "./audit-pages";
 import { SetupPage } from "./SetupPage";
 
-const FAMILIES = ["api_key", "person", "session", "rule", "budget", "stop", "escalation", "email", "endpoint", "domain", "settings", "inbox", "team", "notification_target"];
+const FAMILIES = ["api_key", "person", "session", "rule", "budget", "stop", "escalation", "email", "endpoint", "domain", "settings", "inbox", "team", "notification_target", "key", "claim", "connection", "approval_link", "sign_in_link", "thread", "transport", "template", "erasure", "clock", "outbox", "ledger"];
 
 const nameOf = (entry: AuditEntry, id: string): string => String((entry.names as Record<string, unknown>)[id] ?? id);
 const actorName = (entry: AuditEntry): string => {

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { useEvents } from "../../api/events";
 import { Code } from "../../components/Code";
+import { NewKeyButton } from "../../components/NewKeyButton";
 import { Tabs } from "../../components/Tabs";
 import { Time } from "../../components/Time";
 import { useFirstInbox } from "./first-inbox";
@@ -16,21 +17,23 @@ function LastCall() {
   return <p role="status"><strong>{last.duplicate ? "A duplicate was stopped" : "An email was accepted"}</strong> <Time at={last.at} />: <a href={`/emails/${last.id}`}>open it</a></p>;
 }
 
-function SnippetPanel({ snippet, from }: { snippet: Snippet; from: string }) {
+function SnippetPanel({ snippet, from, apiKey }: { snippet: Snippet; from: string; apiKey: string }) {
   return (
     <div class="stack">
       <p class="muted">{snippet.note}</p>
-      <Code text={snippet.text(window.location.origin, from)} label={`the ${snippet.label} snippet`} />
+      <Code text={snippet.text(window.location.origin, from, apiKey || "mo_…")} label={`the ${snippet.label} snippet`} />
     </div>
   );
 }
 
 export function Connect() {
   const from = useFirstInbox();
+  const [key, setKey] = useState("");
   return (
     <SetupPage section="connect">
       <section class="card stack" aria-label="Snippets">
-        <Tabs label="Connect with" tabs={SNIPPETS.map((snippet) => ({ name: snippet.name, label: snippet.label, content: () => <SnippetPanel snippet={snippet} from={from} /> }))} />
+        <Tabs label="Connect with" tabs={SNIPPETS.map((snippet) => ({ name: snippet.name, label: snippet.label, content: () => <SnippetPanel snippet={snippet} from={from} apiKey={key} /> }))} />
+        {key ? <p class="hint">The key is shown only now, in the snippets that hold one. It may send, read and reply, nothing else.</p> : <NewKeyButton name="connect" scopes={["send", "read", "reply"]} onKey={setKey} />}
         <LastCall />
       </section>
       <div class="grid">

@@ -2,33 +2,26 @@
 import { del, get } from "../../api/client";
 import { useLoad } from "../../api/load";
 import { isMissing } from "../../api/problem";
-import type { Page } from "../../api/types";
+import type { Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { confirm } from "../../components/Dialog";
 import { NotServed, Problem } from "../../components/Problem";
 import { Table } from "../../components/Table";
 import { Time } from "../../components/Time";
 import { toast } from "../../components/Toast";
-import { may } from "../../session/session";
+import { may, sessionState } from "../../session/session";
 
-type Named = string | { id?: string; name?: string };
+type Connection = Schema["ConnectionBody"];
 
-/** `GET /v1/connections`, which openapi.json does not describe yet. */
-interface Connection {
-  id: string;
-  person: Named;
-  client: Named;
-  scopes: string[];
-  inboxes: string[];
-  created_at: string;
-  last_used_at?: string | null;
-}
+/** Null stands for all inboxes, which is what the page of consent offers first. */
+const inboxesOf = ({ inboxes }: Connection): string => (inboxes ? `${inboxes.length} chosen` : "all");
 
-const nameOf = (value: Named): string => (typeof value === "string" ? value : value.name ?? value.id ?? "");
+const mayEnd = ({ person }: Connection): boolean =>
+  may("admin") || (sessionState.value.status === "in" && sessionState.value.session.person.id === person.id);
 
 function ConnectionTable({ connections, ended }: { connections: Connection[]; ended: () => void }) {
   const end = async (connection: Connection) => {
-    const yes = await confirm({ title: `Disconnect ${nameOf(connection.client)}?`, body: <p>It can no longer act for {nameOf(connection.person)}.</p>, action: "Disconnect", danger: true });
+    const yes = await confirm({ title: `Disconnect ${connection.client.name}?`, body: <p>It can no longer act for {connection.person.name}.</p>, action: "Disconnect", danger: true });
     if (!yes) return;
     await del(`/v1/connections/${connection.id}`);
     toast("Disconnected");
@@ -36,17 +29,17 @@ function ConnectionTable({ connections, ended }: { connections: Connection[]; en
   };
   return (
     <Table label="Connections" rows={connections} keyOf={({ id }) => id} columns={[
-      { head: "Program", cell: ({ client, person }) => <><strong>{nameOf(client)}</strong><span class="sub">for {nameOf(person)}</span></> },
+      { head: "Program", cell: ({ client, person }) => <><strong>{client.name}</strong><span class="sub">for {person.name}</span></> },
       { head: "Scopes", wide: true, cell: ({ scopes }) => scopes.join(", ") },
-      { head: "Inboxes", wide: true, cell: ({ inboxes }) => (inboxes.length > 0 ? inboxes.join(", ") : "all") },
+      { head: "Inboxes", wide: true, cell: inboxesOf },
       { head: "Last used", cell: ({ last_used_at: at }) => (at ? <Time at={at} /> : <span class="muted">never</span>) },
-      { head: "Actions", cell: (connection) => <Button class="small" kind="danger" disabled={!may("admin")} label={`Disconnect ${nameOf(connection.client)}`} onPress={() => end(connection)}>Disconnect</Button> },
+      { head: "Actions", cell: (connection) => <Button class="small" kind="danger" disabled={!mayEnd(connection)} label={`Disconnect ${connection.client.name}`} onPress={() => end(connection)}>Disconnect</Button> },
     ]} />
   );
 }
 
 export function Connections() {
-  const { data, problem, reload } = useLoad((signal) => get<Page<Connection>>("/v1/connections", {}, { signal }), []);
+  const { data, problem, reload } = useLoad((signal) => get<Schema["ConnectionPage"]>("/v1/connections", {}, { signal }), []);
   return (
     <section class="stack" aria-labelledby="connections">
       <h2 id="connections">Connections</h2>

@@ -4,6 +4,7 @@ import { del, intention, post } from "../../api/client";
 import { useRefreshOn } from "../../api/events";
 import { usePages } from "../../api/load";
 import type { Schema } from "../../api/types";
+import { ApiCommand } from "../../components/ApiCommand";
 import { Button } from "../../components/Button";
 import { CopyButton } from "../../components/Code";
 import { confirm } from "../../components/Dialog";
@@ -99,6 +100,7 @@ export function Domains() {
         <Empty title="No domain yet">
           <p>Add the domain of your senders. You get the DNS records to publish; a check then verifies them.</p>
           <p><code>mailonce dev</code> needs none, because the sandbox captures all mail.</p>
+          <ApiCommand path="/v1/domains" body={{ name: "example.com" }} />
         </Empty>
       )}
       {items.map((domain) => (

@@ -55,7 +55,18 @@ function PersonActions({ person, edit, linked, changed }: PersonActionsProps) {
   );
 }
 
-export function People() {
+/** Everybody sees their own connections and can end them. The rest is for administrators. */
+export function PeopleOrConnections() {
+  if (may("admin")) return <People />;
+  return (
+    <SetupPage section="people">
+      <Connections />
+      <p class="muted">Administrators also see the people of the team here, and where questions are posted. That needs the scope <code>admin</code>.</p>
+    </SetupPage>
+  );
+}
+
+function People() {
   const { items, problem, loading, done, more, reload } = usePages<Person>("/v1/people", { limit: 50 });
   const [form, setForm] = useState<{ person: Person | null } | null>(null);
   const [link, setLink] = useState<SignInLink | null>(null);

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { del, patch } from "../../api/client";
 import { usePages } from "../../api/load";
+import { ApiCommand } from "../../components/ApiCommand";
 import { Button } from "../../components/Button";
 import { confirm } from "../../components/Dialog";
 import { Empty, Loading } from "../../components/Empty";
@@ -73,6 +74,7 @@ export function Rules() {
       {items.length === 0 && done && (
         <Empty title="No rule yet">
           <p>A rule blocks or sorts received mail, and refuses an email or holds it for approval before it goes out. Let a new rule observe first, then enforce it.</p>
+          <ApiCommand path="/v1/rules" body={{ name: "offers", direction: "outbound", mode: "observe", match: { conditions: [{ field: "subject", operator: "contains", value: "offer" }] }, actions: [{ type: "approve" }] }} />
         </Empty>
       )}
       {items.length > 0 && <List label="Rules" items={inOrder(items)} keyOf={({ id }) => id} render={(rule) => <RuleRow rule={rule} change={change} removed={() => finish("Deleted")} />} />}

@@ -4,19 +4,18 @@ import { get, patch } from "../../api/client";
 import { useLoad } from "../../api/load";
 import type { Schema } from "../../api/types";
 import { Loading } from "../../components/Empty";
-import { CheckField, SelectField, TextField } from "../../components/Field";
+import { CheckField, ListField, SelectField, TextField } from "../../components/Field";
 import { SubmitButton, useSubmit } from "../../components/FormDialog";
 import { Problem } from "../../components/Problem";
 import { toast } from "../../components/Toast";
 import { may } from "../../session/session";
-import { ApprovalEmails, type ApprovalEmailsBody } from "./ApprovalEmails";
+import { ApprovalEmails } from "./ApprovalEmails";
 import { SetupPage } from "./SetupPage";
 
-type SettingsBody = Schema["SettingsBody"] & { approval_emails?: ApprovalEmailsBody | null };
+type SettingsBody = Schema["SettingsBody"];
 type Set = (change: Partial<SettingsBody>) => void;
 
 const GUARD: [string, string][] = [["off", "Do nothing"], ["flag", "Send and flag it"], ["hold", "Hold it for a person"]];
-const words = (text: string) => text.split(/[\s,]+/).filter(Boolean);
 
 function Guards({ draft, set }: { draft: SettingsBody; set: Set }) {
   const { content_guard: guard, compat } = draft;
@@ -39,7 +38,7 @@ function Guards({ draft, set }: { draft: SettingsBody; set: Set }) {
 
 function Decisions({ draft, set }: { draft: SettingsBody; set: Set }) {
   const email = draft.escalation_email;
-  const setEmail = (from: string, to: string) => set({ escalation_email: from.trim() || to.trim() ? { from: from.trim(), to: words(to) } : null });
+  const setEmail = (from: string, to: string[]) => set({ escalation_email: from.trim() || to.length > 0 ? { from: from.trim(), to } : null });
   return (
     <section class="card stack" aria-labelledby="decisions">
       <h2 id="decisions">Replies and questions</h2>
@@ -48,10 +47,10 @@ function Decisions({ draft, set }: { draft: SettingsBody; set: Set }) {
         <TextField label="Reject a held email after" value={draft.held_expires_after ?? ""} placeholder="Never" hint="Such as 24h; 1 minute to 30 days." onInput={(after) => set({ held_expires_after: after.trim() || null })} />
       </div>
       <div class="grid">
-        <TextField label="Questions by email: from" value={email?.from ?? ""} placeholder="questions@example.com" onInput={(from) => setEmail(from, email?.to.join(", ") ?? "")} />
-        <TextField label="Questions by email: to" value={email?.to.join(", ") ?? ""} placeholder="ada@example.com" onInput={(to) => setEmail(email?.from ?? "", to)} />
+        <TextField label="Questions by email: from" value={email?.from ?? ""} placeholder="questions@example.com" onInput={(from) => setEmail(from, email?.to ?? [])} />
+        <ListField label="Questions by email: to" value={email?.to ?? []} placeholder="ada@example.com, grace@example.com" onChange={(to) => setEmail(email?.from ?? "", to)} />
       </div>
-      <TextField label="Tags that get an unsubscribe link" value={draft.unsubscribe.tags.join(", ")} placeholder="newsletter, kind=offer" onInput={(tags) => set({ unsubscribe: { tags: words(tags) } })} />
+      <ListField label="Tags that get an unsubscribe link" value={draft.unsubscribe.tags} placeholder="newsletter, kind=offer" onChange={(tags) => set({ unsubscribe: { tags } })} />
     </section>
   );
 }

@@ -6,14 +6,15 @@ import { Audit } from "./Audit";
 import { Connect } from "./Connect";
 import { Domains } from "./Domains";
 import { Metrics } from "./Metrics";
-import { People } from "./People";
+import { PeopleOrConnections } from "./People";
 import { Rules } from "./Rules";
 import { SECTIONS, type SectionName } from "./sections";
 import { Settings } from "./Settings";
+import { TransportSection } from "./Transports";
 
 const PAGES: Record<SectionName, PageEntry["page"]> = {
-  connect: Connect, rules: Rules, metrics: Metrics, settings: Settings,
-  domains: adminOnly("domains", Domains), "api-keys": adminOnly("api-keys", ApiKeys), people: adminOnly("people", People), audit: adminOnly("audit", Audit),
+  connect: Connect, transports: TransportSection, rules: Rules, metrics: Metrics, settings: Settings,
+  domains: adminOnly("domains", Domains), "api-keys": adminOnly("api-keys", ApiKeys), people: PeopleOrConnections, audit: adminOnly("audit", Audit),
 };
 
 export const setupPages: PageEntry[] = [

@@ -4,16 +4,17 @@ export interface Snippet {
   name: string;
   label: string;
   note: string;
-  text: (url: string, from: string) => string;
+  /** `key` is a new API key, or the place for one. */
+  text: (url: string, from: string, key: string) => string;
 }
 
-const curl = (url: string, from: string) => `export MAILONCE_API_KEY=mo_…
+const curl = (url: string, from: string, key: string) => `export MAILONCE_API_KEY=${key}
 curl -s ${url}/v1/emails \\
   -H "Authorization: Bearer $MAILONCE_API_KEY" -H 'Content-Type: application/json' -d '
   {"from": "${from}", "to": "ada@example.com", "subject": "Order 1001", "text": "Thank you.",
    "intent": {"type": "order.confirmation", "entity": "order_1001"}}'`;
 
-const typescript = (url: string, from: string) => `// MAILONCE_URL=${url} MAILONCE_API_KEY=mo_… node order.js
+const typescript = (url: string, from: string, key: string) => `// MAILONCE_URL=${url} MAILONCE_API_KEY=${key} node order.js
 import { Mailonce } from "mailonce";
 
 const mo = new Mailonce();
@@ -26,7 +27,7 @@ const sent = await mo.emails.send({
 });
 console.log(sent.dedupe.outcome, sent.id);`;
 
-const python = (url: string, from: string) => `# MAILONCE_URL=${url} MAILONCE_API_KEY=mo_… python order.py
+const python = (url: string, from: string, key: string) => `# MAILONCE_URL=${url} MAILONCE_API_KEY=${key} python order.py
 from mailonce import Intent, Mailonce
 
 with Mailonce() as mo:
@@ -39,9 +40,9 @@ with Mailonce() as mo:
     )
     print(sent.dedupe.outcome, sent.id)`;
 
-const mcp = (url: string) => `{ "mcpServers": { "mailonce": {
+const mcp = (url: string, _from: string, key: string) => `{ "mcpServers": { "mailonce": {
     "url": "${url}/mcp",
-    "headers": { "Authorization": "Bearer mo_…" } } } }`;
+    "headers": { "Authorization": "Bearer ${key}" } } } }`;
 
 const resend = (url: string, from: string) => `import { Resend } from "resend";
 
@@ -51,17 +52,19 @@ await resend.emails.send(
   { idempotencyKey: "order-1011" },
 );`;
 
-const smtp = () => `# mailonce.toml
-[smtp]
-listen = "0.0.0.0:25"
-domains = ["agents.example.com"]     # where inboxes can be created; its MX record names this server
-
-[[transports]]                       # how email leaves
+export const TRANSPORT_EXAMPLE = `[[transports]]                       # how email leaves
 name = "relay"
 kind = "smtp"
 host = "smtp.example.com"
 username = "agents"
 password_file = "/run/secrets/relay"`;
+
+const smtp = () => `# mailonce.toml
+[smtp]
+listen = "0.0.0.0:25"
+domains = ["agents.example.com"]     # where inboxes can be created; its MX record names this server
+
+${TRANSPORT_EXAMPLE}`;
 
 export const SNIPPETS: Snippet[] = [
   { name: "curl", label: "curl", note: "Run it twice: the second call gets the first email.", text: curl },

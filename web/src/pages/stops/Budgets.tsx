@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { del } from "../../api/client";
 import { useRefreshOn } from "../../api/events";
 import { usePages } from "../../api/load";
+import { ApiCommand } from "../../components/ApiCommand";
 import { Button } from "../../components/Button";
 import { confirm } from "../../components/Dialog";
 import { Empty, Loading } from "../../components/Empty";
@@ -29,6 +30,7 @@ function NoBudgets() {
   return (
     <Empty title="No budget yet">
       <p>An agent in a loop can send a thousand mails before anybody looks. A budget limits what may be sent in a minute, an hour, a day or a month.</p>
+      <ApiCommand path="/v1/budgets" body={{ name: "all agents", scope: { team: true }, measure: "recipients", per: "day", limit: 500, at_limit: "hold" }} />
     </Empty>
   );
 }

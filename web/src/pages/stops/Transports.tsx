@@ -24,6 +24,9 @@ const ownAddress = (): string => {
   return state.status === "in" ? state.session.person.address ?? "" : "";
 };
 
+/** The server calls the sandboxes of a server without transports by one name. */
+const configuredName = ({ name, kind }: Transport): string => (kind === "sandbox" ? "sandbox" : name);
+
 function TestDialog({ transport, names, close }: { transport: Transport; names: Names; close: () => void }) {
   const [from, setFrom] = useState(names.inboxes[0]?.[1] ?? "");
   const [to, setTo] = useState(ownAddress);
@@ -32,7 +35,7 @@ function TestDialog({ transport, names, close }: { transport: Transport; names: 
   const submit = async () => {
     const body = { from: from.trim(), to: to.trim() };
     try {
-      const { id } = await post<{ id: string }>(`/v1/transports/${encodeURIComponent(transport.name)}/test`, body, { key: keyOf(body) });
+      const { id } = await post<{ id: string }>(`/v1/transports/${encodeURIComponent(configuredName(transport))}/test`, body, { key: keyOf(body) });
       toast("The test was accepted");
       navigate(`/emails/${id}`);
     } catch (error) {

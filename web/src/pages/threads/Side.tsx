@@ -21,7 +21,7 @@ export interface SideProps {
 /** Ends the lease of an agent that is stuck. Its replies are refused from then on. */
 export async function takeOver({ thread, reload }: SideProps): Promise<void> {
   const sure = await confirm({
-    title: `Take over from ${thread.lease?.holder}?`, action: "Take over", danger: true,
+    title: may("reply") ? `Take over from ${thread.lease?.holder}?` : `End the lease of ${thread.lease?.holder}?`, action: may("reply") ? "Take over" : "End the lease", danger: true,
     body: <><p>The lease ends now. Replies that {thread.lease?.holder} sends with it are refused.</p><p>Each message is still answered once, whoever answers it.</p></>,
   });
   if (!sure) return;
@@ -54,7 +54,7 @@ export function Lease({ thread, reload }: SideProps) {
         ["Took it with", held && thread.lease?.message ? <a href={`/messages/${thread.lease.message}`}>a message</a> : null],
         ["Fence", `${thread.fence}${thread.fence === 0 ? " (never leased)" : ""}`],
       ]} />
-      {held && <Button kind="danger" disabled={!allowed} title={allowed ? undefined : "Needs the scope approve or admin"} onPress={() => takeOver({ thread, reload })}>Take over…</Button>}
+      {held && <Button kind="danger" disabled={!allowed} title={allowed ? undefined : "Needs the scope approve or admin"} onPress={() => takeOver({ thread, reload })}>{may("reply") ? "Take over…" : "End the lease…"}</Button>}
     </section>
   );
 }

@@ -8,6 +8,7 @@ import { PageHead } from "../../components/PageHead";
 import { Problem } from "../../components/Problem";
 import { announce, toast } from "../../components/Toast";
 import { Time } from "../../components/Time";
+import { subjectOf } from "../../components/visible";
 import { may } from "../../session/session";
 import type { PageProps } from "../index";
 import type { Thread } from "./lease";
@@ -41,7 +42,7 @@ export function ThreadPage({ params }: PageProps) {
   }, (event) => ids.has(event.about.id) || (event.data as { thread?: string }).thread === id);
   return (
     <>
-      <PageHead title={data ? data.subject || "(no subject)" : "Thread"} back={{ href: "/threads", label: "Threads" }}
+      <PageHead title={data ? subjectOf(data) : "Thread"} back={{ href: "/threads", label: "Threads" }}
         intro={data && <>{data.message_count} received, {data.email_count} sent, active <Time at={data.last_activity_at} /></>}>
         {data && <><a class="button" href={`/inboxes/${data.inbox_id}`}>Inbox</a><Handled thread={data} set={set} /></>}
       </PageHead>

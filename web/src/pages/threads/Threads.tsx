@@ -3,6 +3,7 @@ import { get } from "../../api/client";
 import { useLoad, usePages } from "../../api/load";
 import { useRefreshPages } from "../../api/refresh";
 import type { Page, Schema } from "../../api/types";
+import { Button } from "../../components/Button";
 import { Code } from "../../components/Code";
 import { Empty, Loading } from "../../components/Empty";
 import { SelectField, TextField } from "../../components/Field";
@@ -10,6 +11,7 @@ import { PageHead } from "../../components/PageHead";
 import { Problem } from "../../components/Problem";
 import { More, Table } from "../../components/Table";
 import { Time } from "../../components/Time";
+import { subjectOf } from "../../components/visible";
 import { search, setSearch } from "../../router";
 import { isHeld, type Thread } from "./lease";
 
@@ -36,7 +38,7 @@ function Worker({ thread }: { thread: Thread }) {
 function ThreadTable({ threads }: { threads: Thread[] }) {
   return (
     <Table label="Threads" rows={threads} keyOf={({ id }) => id} href={({ id }) => `/threads/${id}`} columns={[
-      { head: "Subject", cell: ({ subject, labels }) => <>{subject || "(no subject)"} {labels.map((label) => <span class="chip plain free-text threads-mark" key={label}>{label}</span>)}</> },
+      { head: "Subject", cell: (thread) => <>{subjectOf(thread)} {thread.labels.map((label) => <span class="chip plain free-text threads-mark" key={label}>{label}</span>)}</> },
       { head: "Works on it", cell: (thread) => <Worker thread={thread} /> },
       { head: "Received", number: true, wide: true, cell: ({ message_count: count }) => count },
       { head: "Sent", number: true, wide: true, cell: ({ email_count: count }) => count },
@@ -57,7 +59,7 @@ export function Threads() {
       <Filters />
       {problem && <Problem problem={problem} retry={reload} />}
       {items.length === 0 && !problem && !done && <Loading lines={5} />}
-      {items.length === 0 && done && (filtered ? <Empty title="No thread matches" /> : (
+      {items.length === 0 && done && (filtered ? <Empty title="No thread matches"><Button onPress={() => setSearch({ inbox: null, handled: null, label: null })}>Clear the filter</Button></Empty> : (
         <Empty title="No conversation yet">
           <p>A message starts a thread, and every reply belongs to it. One agent at a time works on a thread, and each message is answered once.</p>
           <Code label="the command" text={'mailonce simulate inbound --from ann@example.com --text "When do you open?"'} />

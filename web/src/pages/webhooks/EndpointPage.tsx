@@ -30,7 +30,7 @@ function Summary({ endpoint }: { endpoint: Endpoint }) {
         ["Headers", endpoint.headers.join(", ")],
         ["Format", endpoint.dialect],
         ["Rate limit", endpoint.rate_per_s ? `${endpoint.rate_per_s} requests per second` : null],
-        ["Secrets", endpoint.secret_count === 1 ? "1 signs requests" : `${endpoint.secret_count} sign requests until the earlier ones expire`],
+        ["Secrets", endpoint.secret_count === 1 ? "1 secret signs requests" : `${endpoint.secret_count} secrets sign requests until the earlier ones expire`],
         ["Added", <Time at={endpoint.created_at} />],
       ]} />
     </section>

@@ -16,7 +16,7 @@ import { may } from "../../session/session";
 import { EndpointForm, type Endpoint } from "./EndpointForm";
 
 function Health({ endpoint }: { endpoint: Endpoint }) {
-  if (endpoint.state !== "enabled") return <span class="muted">since <Time at={endpoint.state_since} /></span>;
+  if (endpoint.state !== "enabled") return <span class="muted">none since <Time at={endpoint.state_since} /></span>;
   if (endpoint.failing_since) return <span class="webhooks-failing">failing since <Time at={endpoint.failing_since} /></span>;
   return <span class="muted">no failure</span>;
 }
