@@ -87,7 +87,8 @@ class Once(unittest.TestCase):
         server = Scripted((409, busy), (200, {"id": "c1", "state": "completed", "result": 7}))
         intent = {"type": "digest", "entity": "e", "period": {"every": "week"}}
         with server.client as mo:
-            self.assertEqual(mo.once(intent, never, wait=True), 7)
+            result: Any = mo.once(intent, never, wait=True)
+        self.assertEqual(result, 7)
         self.assertEqual([body["intent"]["period"] for _, body in server.calls], [{"every": "week"}, "2026-W47"])
 
     def test_what_the_server_cannot_read_or_store_does_not_keep_a_completion_from_it(self) -> None:
@@ -117,9 +118,9 @@ class Once(unittest.TestCase):
 
         self.refused("unknown", lambda: self.mo.once(missing, never, verify=broken))
         self.assertTrue(self.mo.once(missing, lambda run: run.may_repeat, verify=lambda _: None))
-        self.assertEqual(self.mo.once(found, never, verify=lambda _: Found(17)), 17)
+        result: Any = self.mo.once(found, never, verify=lambda _: Found(17))
         again: Any = self.mo.once(found, never)
-        self.assertEqual(again, 17)
+        self.assertEqual([result, again], [17, 17])
 
     def test_twenty_concurrent_callers_run_the_function_once(self) -> None:
         runs: list[int] = []
