@@ -1,5 +1,6 @@
 //! Many transactions, half of them rolled back, three drainers that are killed and suspended at random, and a PostgreSQL
-//! that crashes: every committed order has exactly one email, and no other order has one.
+//! that crashes: every committed order has exactly one email, no other order has one, and the SMTP server behind the ledger
+//! gets each email once.
 //!
 //! The short form runs 400 transactions and crashes PostgreSQL once. `MAILONCE_OUTBOX_TRANSACTIONS` chooses another
 //! number; from 5,000 on PostgreSQL crashes twice.
@@ -20,6 +21,7 @@ use crate::{
     cluster::Cluster,
     database::{TempDatabase, connect_client},
     rig::{Rig, Server, ServerOptions, payload},
+    sink::SmtpMailSink,
 };
 
 /// Connections that insert orders at the same time. Each has its own order key.
@@ -94,13 +96,15 @@ struct Campaign<'a> {
     rig: &'a Rig,
     cluster: &'a Cluster,
     ledger: &'a TempDatabase,
+    sink_port: u16,
     servers: Vec<Server>,
     faults: Faults,
 }
 
 impl Campaign<'_> {
     async fn start_server(&self, name: &str) -> Server {
-        self.rig.start(&ServerOptions { name, store: &self.ledger.url, ..ServerOptions::default() }).await
+        let (store, sink_port) = (self.ledger.url.as_str(), Some(self.sink_port));
+        self.rig.start(&ServerOptions { name, store, sink_port, ..ServerOptions::default() }).await
     }
 
     /// Kills a server and starts another in its place, or suspends it.
@@ -132,8 +136,9 @@ async fn committed_orders_have_one_email_each_whatever_is_killed() {
     let mut rig = Rig::on(TempDatabase::create_on(cluster.url()).await).await;
     rig.outbox(&["install"]).await.expect_exit(0);
     let ledger = TempDatabase::create_on(cluster.url()).await;
+    let (sink, faults) = (SmtpMailSink::start().await, Faults::default());
     let mut campaign =
-        Campaign { rig: &rig, cluster: &cluster, ledger: &ledger, servers: Vec::new(), faults: Faults::default() };
+        Campaign { rig: &rig, cluster: &cluster, ledger: &ledger, sink_port: sink.port, servers: Vec::new(), faults };
     for name in ["n0", "n1", "n2"] {
         let server = campaign.start_server(name).await;
         campaign.servers.push(server);
@@ -165,6 +170,7 @@ async fn committed_orders_have_one_email_each_whatever_is_killed() {
     wait_until_drained(&rig, &servers[0], transactions).await;
     assert_eq!(rig.count("parked").await, 0);
     check_emails(&rig, &servers[0]).await;
+    check_mails(&sink, &servers[0]).await;
     println!("{faults:?}, {} emails, {} s", rig.count("done").await, start.elapsed().as_secs());
     for server in servers {
         server.terminate().await;
@@ -206,4 +212,28 @@ async fn check_order(rig: &Rig, server: &Server) {
         let before = latest.insert(key.clone(), own);
         assert!(before.is_none_or(|before| before <= own), "{key} was overtaken: {before:?}, {own}");
     }
+}
+
+/// Waits until every email was handed over, and compares the emails with the mails at the sink. A server that was killed
+/// between the marker and the reply leaves an email `unknown`: the sink has its mail at most once.
+async fn check_mails(sink: &SmtpMailSink, server: &Server) {
+    let is_open = |email: &Value| !matches!(email["state"].as_str(), Some("sent" | "unknown"));
+    let start = Instant::now();
+    let emails = loop {
+        let emails = server.emails().await;
+        let Some(open) = emails.iter().find(|email| is_open(email)) else { break emails };
+        assert!(start.elapsed() < Duration::from_mins(3), "it is not handed over: {open}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    let mut mails: HashMap<String, usize> = HashMap::new();
+    for mail in sink.mails_to("ada@example.com") {
+        *mails.entry(mail.header("Subject").unwrap().to_owned()).or_default() += 1;
+    }
+    for email in &emails {
+        let (subject, is_unknown) = (email["subject"].as_str().unwrap(), email["state"] == "unknown");
+        let count = mails.remove(subject).unwrap_or(0);
+        assert!(count == 1 || (count == 0 && is_unknown), "{count} mails of {email}");
+    }
+    assert!(mails.is_empty(), "mails of no committed order: {mails:?}");
+    println!("{} unknown", emails.iter().filter(|email| email["state"] == "unknown").count());
 }
