@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -30,6 +31,24 @@ from mailonce import (
 RUN = uuid.uuid4().hex[:6]
 
 
+WON = {"id": "c", "state": "begun", "token": "ct_1", "key": "k", "fence": 1, "downstream_key": "d", "may_repeat": False}
+"""What a caller gets that has the claim."""
+
+
+class Scripted:
+    """A server with these answers in this order, and the calls that it gets."""
+
+    def __init__(self, *answers: tuple[int, dict[str, Any]]) -> None:
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self._answers = list(answers)
+        self.client = Mailonce(base_url="http://scripted", api_key="k", transport=httpx.MockTransport(self._answer))
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.calls.append((request.url.path.rsplit("/", 1)[-1], json.loads(request.content)))
+        status, body = self._answers.pop(0)
+        return httpx.Response(status, json=body)
+
+
 def never(_: OnceRun) -> NoReturn:
     raise AssertionError("it ran again")
 
@@ -55,6 +74,53 @@ class Once(unittest.TestCase):
             call()
         self.assertEqual(caught.exception.code, code)
         return caught.exception
+
+    def freed(self, key: str) -> None:
+        """A claim whose holder was lost, and which a person freed."""
+        self.mo.request("POST", "/v1/claims", {"key": key, "lease_s": 1})
+        while (claim := self.claim(key))["state"] != "unknown":
+            time.sleep(0.05)
+        self.mo.request("POST", f"/v1/claims/{claim['id']}/resolve", {"as": "retry", "rev": claim["rev"]})
+
+    def test_a_caller_that_waits_across_a_boundary_keeps_its_period(self) -> None:
+        busy = {"code": "busy", "status": 409, "detail": "d", "retry": "later", "retry_after": 1, "period": "2026-W47"}
+        server = Scripted((409, busy), (200, {"id": "c1", "state": "completed", "result": 7}))
+        intent = {"type": "digest", "entity": "e", "period": {"every": "week"}}
+        with server.client as mo:
+            result: Any = mo.once(intent, never, wait=True)
+        self.assertEqual(result, 7)
+        self.assertEqual([body["intent"]["period"] for _, body in server.calls], [{"every": "week"}, "2026-W47"])
+
+    def test_what_the_server_cannot_read_or_store_does_not_keep_a_completion_from_it(self) -> None:
+        for status, code in ((400, "invalid_json"), (413, "too_large"), (422, "invalid_field")):
+            with self.subTest(code=code):
+                refused = {"code": code, "status": status, "detail": "d", "retry": "never"}
+                server = Scripted((201, WON), (status, refused), (200, {}))
+                with server.client as mo:
+                    self.assertEqual(mo.once("k", lambda _: "big"), "big")
+                expected = [{"token": "ct_1", "result": "big"}, {"token": "ct_1"}]
+                self.assertEqual(server.calls[1:], [("complete", body) for body in expected])
+        # Half of a character that JSON writes as two.
+        with self.assertRaises(UnicodeEncodeError):
+            self.mo.once(f"py-half-{RUN}", lambda _: "\ud83d")
+        self.assertEqual(self.claim(f"py-half-{RUN}")["state"], "completed")
+        with self.assertRaisesRegex(ValueError, "\ud83d"):
+            self.mo.once(f"py-half-failed-{RUN}", fail("\ud83d"))
+        self.assertEqual(self.claim(f"py-half-failed-{RUN}")["state"], "failed")
+
+    def test_a_run_that_may_be_a_repeat_is_looked_up_first(self) -> None:
+        missing, found = f"py-repeat-missing-{RUN}", f"py-repeat-found-{RUN}"
+        for key in (missing, found):
+            self.freed(key)
+
+        def broken(_: UnknownClaim) -> Found:
+            raise OSError("billing is down")
+
+        self.refused("unknown", lambda: self.mo.once(missing, never, verify=broken))
+        self.assertTrue(self.mo.once(missing, lambda run: run.may_repeat, verify=lambda _: None))
+        result: Any = self.mo.once(found, never, verify=lambda _: Found(17))
+        again: Any = self.mo.once(found, never)
+        self.assertEqual([result, again], [17, 17])
 
     def test_twenty_concurrent_callers_run_the_function_once(self) -> None:
         runs: list[int] = []

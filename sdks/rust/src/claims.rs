@@ -264,6 +264,7 @@ impl OnceCall {
             if until.is_none_or(|until| Instant::now() + pause.min(hint) > until) {
                 return Err(error);
             }
+            keep_period(&mut body, &error);
             sleep(pause.min(hint)).await;
             pause = (pause * 2).min(MAX_PAUSE);
         }
@@ -399,12 +400,9 @@ impl OnceRun {
     /// Stores the result for every later caller.
     async fn record(&self, result: &impl Serialize) -> Result<(), Error> {
         let written = serde_json::to_value(result);
-        let body = written.as_ref().map_or_else(|_| json!({}), |result| json!({ "result": result }));
-        let recorded = match self.report("complete", body).await {
-            Err(error) if error.status == 413 => self.report("complete", json!({})).await,
-            recorded => recorded,
-        };
-        recorded.map_err(|cause| {
+        let fact = json!({ "token": self.token });
+        let recorded = report_fact(&self.options.caller, (&self.id, "complete"), fact, written.as_ref().ok());
+        recorded.await.map_err(|cause| {
             let detail = format!("the function of claim {} ended well, but its result could not be stored", self.id);
             let next = "Do not run it again: it happened. The claim is unknown once its lease has ended; \
                         `verify` or a person settles it.";
@@ -414,6 +412,15 @@ impl OnceRun {
             let detail = format!("it happened, but its result cannot be written as JSON: {error}");
             Error::here("invalid_result", detail, "Do not run it again. Return what serde_json can write.")
         })
+    }
+}
+
+/// Keeps waiting for the period of the first answer. Computed again after a boundary, it would be another run.
+fn keep_period(body: &mut Map<String, Value>, busy: &Error) {
+    let computed =
+        body.get_mut("intent").and_then(|intent| intent.get_mut("period")).filter(|period| period.is_object());
+    if let (Some(computed), Some(named @ Value::String(_))) = (computed, busy.details.get("period")) {
+        *computed = named.clone();
     }
 }
 
@@ -456,8 +463,24 @@ async fn report(caller: &Arc<Caller>, id: &str, verb: &str, body: &Value) -> Res
     report_call(caller, id, verb, body).await
 }
 
+/// Reports that it happened: without the result if the server cannot read or store that.
+async fn report_fact(
+    caller: &Arc<Caller>,
+    (id, verb): (&str, &str),
+    fact: Value,
+    result: Option<&Value>,
+) -> Result<(), Error> {
+    let Some(result) = result else { return report(caller, id, verb, &fact).await };
+    let mut with_result = fact.clone();
+    with_result["result"] = result.clone();
+    match report(caller, id, verb, &with_result).await {
+        Err(error) if matches!(error.status, 400 | 413 | 422) => report(caller, id, verb, &fact).await,
+        reported => reported,
+    }
+}
+
 async fn record_found(caller: &Arc<Caller>, id: &str, result: Value) -> Result<Value, Error> {
-    report(caller, id, "evidence", &json!({ "says": "done", "result": result })).await?;
+    report_fact(caller, (id, "evidence"), json!({ "says": "done" }), Some(&result)).await?;
     Ok(result)
 }
 

@@ -186,11 +186,12 @@ async function acquire(
   options: OnceOptions<never>,
 ): Promise<Won | Ended | MailonceError> {
   const { fingerprint, label, ttl, begin, onUnknown: on_unknown, signal } = options;
-  const named = typeof key === "string" ? { key: checkKey(key) } : { intent: key };
+  let named: Named = typeof key === "string" ? { key: checkKey(key) } : { intent: key };
   // The holder makes repeats of this very call safe. A random idempotency key would be the key of the claim.
-  const body = { ...named, holder: minted(), lease_s, fingerprint, label, ttl, begin, on_unknown };
+  const rest = { holder: minted(), lease_s, fingerprint, label, ttl, begin, on_unknown };
   const until = Date.now() + (options.wait === true ? Infinity : Number(options.wait ?? 0) * 1000);
   for (let asked = 0; ; asked++) {
+    const body = { ...named, ...rest };
     try {
       return await calls.json<Won | Ended>({ method: "POST", path: "/v1/claims", body }, { signal });
     } catch (error) {
@@ -198,9 +199,18 @@ async function acquire(
       if (error.code === "unknown") return error;
       const idle = Math.min(Number(error.details["retry_after"] ?? 2) * 1000, 2000, 250 * 2 ** asked);
       if (error.code !== "busy" || Date.now() + idle > until) throw error;
+      named = samePeriod(named, error.details["period"]);
       await pause(idle, signal).catch(() => undefined); // the next call throws
     }
   }
+}
+
+type Named = { key: string } | { intent: ClaimIntent };
+
+/** Keeps waiting for the period of the first answer. Computed again after a boundary, it would be another run. */
+function samePeriod(named: Named, period: unknown): Named {
+  if (!("intent" in named) || typeof named.intent.period !== "object" || typeof period !== "string") return named;
+  return { intent: { ...named.intent, period } };
 }
 
 async function perform<T>(
@@ -237,18 +247,9 @@ function meaning(error: unknown, run: OnceRun): AfterError {
 
 /** Stores the result. Everybody gets what the server stores, the first caller included. */
 async function record<T>(run: OnceRun, result: T): Promise<T> {
-  let stored: T | undefined;
-  let fault: unknown;
+  const { stored, fault } = tryJson(result);
   try {
-    stored = asJson(result);
-  } catch (error) {
-    fault = error;
-  }
-  try {
-    await run.report("complete", { result: stored }).catch(async (error: unknown) => {
-      if (!(error instanceof MailonceError) || error.status !== 413) throw error;
-      await run.report("complete", {});
-    });
+    await reportFact((body) => run.report("complete", body), stored);
   } catch (cause) {
     throw new MailonceError({
       code: "not_recorded",
@@ -260,6 +261,16 @@ async function record<T>(run: OnceRun, result: T): Promise<T> {
   }
   if (fault !== undefined) throw fault;
   return stored as T;
+}
+
+/** Reports that it happened: without the result if the server cannot read or store that. */
+async function reportFact(send: (body: object) => Promise<unknown>, result: unknown): Promise<void> {
+  try {
+    await send({ result });
+  } catch (error) {
+    if (!(error instanceof MailonceError) || ![400, 413, 422].includes(error.status)) throw error;
+    await send({});
+  }
 }
 
 function replayed<T>({ id, state, result, result_omitted, reason }: Ended): T {
@@ -315,22 +326,29 @@ function unknown(id: string, detail: string, cause?: unknown, details: object = 
 }
 
 async function recordFound<T>(calls: Caller, id: string, found: T): Promise<T> {
-  const result = asJson(found);
-  await report(calls, id, "evidence", { says: "done", result });
-  return result;
+  const { stored, fault } = tryJson(found);
+  await reportFact((body) => report(calls, id, "evidence", { says: "done", ...body }), stored);
+  if (fault !== undefined) throw fault;
+  return stored as T;
 }
 
 function report(calls: Caller, id: string, verb: string, body: object, options?: CallOptions): Promise<unknown> {
   return calls.json({ method: "POST", path: `/v1/claims/${at(id)}/${verb}`, body }, options);
 }
 
-/** A value as it comes back from the server. */
-function asJson<T>(value: T): T {
-  return JSON.parse(JSON.stringify(value) ?? "null") as T;
+/** A value as it comes back from the server, or why it is no JSON. */
+function tryJson<T>(value: T): { stored?: T; fault?: unknown } {
+  try {
+    return { stored: JSON.parse(JSON.stringify(value) ?? "null") as T };
+  } catch (fault) {
+    return { fault };
+  }
 }
 
 function shortened(error: unknown): string {
-  return Array.from(error instanceof Error ? error.message : String(error))
+  const text = error instanceof Error ? error.message : String(error);
+  // Half of a character, as cutting a string leaves it, is no text for the server.
+  return Array.from(text.replace(/\p{Surrogate}/gu, "\ufffd"))
     .slice(0, 1000)
     .join("");
 }

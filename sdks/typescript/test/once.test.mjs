@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { createServer } from "node:http";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Mailonce, MailonceError, onceTool } from "mailonce";
@@ -11,6 +12,80 @@ const mo = new Mailonce();
 const run = Math.random().toString(36).slice(2, 8);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const claimOf = async (key) => (await mo.request("GET", `/v1/claims?key=${encodeURIComponent(key)}`)).data[0];
+
+/** A server with these answers in this order, and the calls that it gets. */
+async function scripted(t, ...answers) {
+  const calls = [];
+  const server = createServer(async (request, response) => {
+    let text = "";
+    for await (const bytes of request) text += bytes;
+    calls.push({ verb: request.url.split("/").pop(), body: JSON.parse(text) });
+    const [status, body] = answers.shift();
+    response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.closeAllConnections() ?? server.close());
+  return { calls, client: new Mailonce({ baseUrl: `http://127.0.0.1:${server.address().port}`, apiKey: "k" }) };
+}
+
+/** What a caller gets that has the claim. */
+const won = { id: "c1", state: "begun", token: "ct_1", key: "k", fence: 1, downstream_key: "cl_1", may_repeat: false };
+
+/** A claim whose holder was lost, and which a person freed. */
+async function freed(key) {
+  await mo.request("POST", "/v1/claims", { key, lease_s: 1 });
+  for (;;) {
+    const claim = await claimOf(key);
+    if (claim.state === "unknown") {
+      return mo.request("POST", `/v1/claims/${claim.id}/resolve`, { as: "retry", rev: claim.rev });
+    }
+    await sleep(50);
+  }
+}
+
+test("a caller that waits across a boundary keeps its period", async (t) => {
+  const busy = { code: "busy", status: 409, detail: "d", retry: "later", retry_after: 1, period: "2026-11-18" };
+  const { calls, client } = await scripted(t, [409, busy], [200, { id: "c1", state: "completed", result: 7 }]);
+  const intent = { type: "digest", entity: "e", period: { every: "day" } };
+  assert.equal(await client.once(intent, () => assert.fail("it ran"), { wait: true }), 7);
+  const periods = calls.map(({ body }) => body.intent.period);
+  assert.deepEqual(periods, [{ every: "day" }, "2026-11-18"]);
+});
+
+test("what the server cannot read or store does not keep a completion from it", async (t) => {
+  for (const [status, code] of [
+    [400, "invalid_json"],
+    [413, "too_large"],
+    [422, "invalid_field"],
+  ]) {
+    const refused = [status, { code, status, detail: "d", retry: "never" }];
+    const { calls, client } = await scripted(t, [201, won], refused, [200, {}]);
+    assert.equal(await client.once("k", async () => "big"), "big");
+    assert.deepEqual(calls.slice(1), [
+      { verb: "complete", body: { token: "ct_1", result: "big" } },
+      { verb: "complete", body: { token: "ct_1" } },
+    ]);
+  }
+  // Half of an emoji, against the real server.
+  const half = "😀".slice(0, 1);
+  assert.equal(await mo.once(`half-${run}`, async () => half), half);
+  assert.equal((await claimOf(`half-${run}`)).state, "completed");
+  const failed = mo.once(`half-failed-${run}`, () => Promise.reject(new Error(half)));
+  await assert.rejects(failed, { message: half });
+  assert.equal((await claimOf(`half-failed-${run}`)).state, "failed");
+});
+
+test("a run that may be a repeat is looked up first", async () => {
+  await Promise.all(["missing", "found"].map((name) => freed(`repeat-${name}-${run}`)));
+  const broken = { verify: () => Promise.reject(new Error("billing is down")) };
+  const never = () => assert.fail("it ran");
+  await assert.rejects(mo.once(`repeat-missing-${run}`, never, broken), { code: "unknown" });
+  const missing = { verify: async () => null };
+  assert.equal(await mo.once(`repeat-missing-${run}`, async ({ mayRepeat }) => mayRepeat, missing), true);
+  const found = { verify: async () => ({ result: 17 }) };
+  assert.equal(await mo.once(`repeat-found-${run}`, never, found), 17);
+  assert.equal(await mo.once(`repeat-found-${run}`, never), 17);
+});
 
 test("twenty concurrent callers run the function once and get its result", async () => {
   let runs = 0;

@@ -435,6 +435,8 @@ export interface components {
             on_unknown: "hold" | "retry";
             /** @description What the application wrote with `mailonce_outbox.claim`. In lists and after commands it is left out. */
             payload?: unknown;
+            /** @description For `POST /v1/claims` with `Prefer: policy-trace`: what each check decided. */
+            policy?: components["schemas"]["PolicyStepBody"][] | null;
             /** @description Why it failed. */
             reason?: string | null;
             /** @description A person's latest decision: `done`, `retry` or `abandon`. */
@@ -3194,6 +3196,8 @@ export interface components {
             payload?: unknown;
             /** @description The period, if the intent has one. */
             period?: string | null;
+            /** @description With `Prefer: policy-trace`: what each check decided. */
+            policy?: components["schemas"]["PolicyStepBody"][] | null;
             /** Format: int32 */
             rev: number;
             /**

@@ -212,8 +212,9 @@ impl Claim {
         if !is_in_time && mutant!("claim-late-completion-dropped") {
             return (Applied, None, None);
         }
+        let presence = self.result;
         let new_result = self.keep_result(result);
-        if was_completed && is_known && new_result.is_none() {
+        if was_completed && is_known && new_result.is_none() && self.result == presence {
             return (Applied, None, None);
         }
         let repeats = !is_known && !self.completed_by.is_empty();

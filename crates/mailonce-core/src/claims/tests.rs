@@ -157,6 +157,20 @@ fn a_late_completion_is_recorded_and_refuses_the_next_holder() {
 }
 
 #[test]
+fn a_repeated_completion_whose_result_is_too_large_is_saved() {
+    let mut claim = None;
+    let token = win(&mut claim, &request("one"), 0);
+    assert_eq!(complete(&mut claim, token, 1), APPLIED);
+    let again = |claim: &Option<Claim>| {
+        let action = ClaimAction::Complete { token, result: ReportedResult::Omitted };
+        claim.clone().unwrap().apply(action, &Stops::default(), clock(2))
+    };
+    let changed = again(&claim);
+    assert!(changed.is_changed, "callers learn that there was a result");
+    assert!(!again(&changed.claim).is_changed);
+}
+
+#[test]
 fn the_policy_frees_a_lost_claim_once() {
     let mut claim = None;
     let request = |holder: &str| NewClaim { on_unknown: LostHolderPolicy::Retry, ..request(holder) };

@@ -31,6 +31,12 @@ pub fn row_ttl(requested: Option<Ttl>) -> Ttl {
     requested.filter(|requested| requested.0 > ttl::DEFAULT.0).unwrap_or(ttl::DEFAULT)
 }
 
+/// How long a key must be remembered after the end of its email when a row gets that email now: until 35 days from now.
+/// The row may be offered again for nearly as long, if its drainer dies before the mark.
+pub fn replayed_row_ttl(settled_at: Option<Time>, now: Time) -> Ttl {
+    Ttl(ttl::DEFAULT.0 + settled_at.map_or(0, |at| now.since(at).max(0)))
+}
+
 string_enum! {
     /// What a row becomes in the ledger.
     RowKind {
@@ -265,6 +271,15 @@ mod tests {
         assert_eq!(row_ttl(Some(Ttl(1_000))), ttl::DEFAULT);
         assert_eq!(row_ttl(Some(Ttl(ttl::MAX_MS))), Ttl(ttl::MAX_MS));
         assert!(MAX_ROW_AGE_MS < row_ttl(Some(Ttl(ttl::MIN_MS))).0);
+    }
+
+    #[test]
+    fn the_key_of_an_old_email_is_remembered_from_the_row_on() {
+        let now = Time(1_000 * ttl::DEFAULT.0);
+        assert_eq!(replayed_row_ttl(None, now), ttl::DEFAULT, "the email has not ended, so the time has not begun");
+        let settled = now.plus(-7);
+        assert_eq!(replayed_row_ttl(Some(settled), now).expires_at(Some(settled)), Some(now.plus(ttl::DEFAULT.0)));
+        assert_eq!(replayed_row_ttl(Some(now.plus(5)), now), ttl::DEFAULT, "the clocks of two nodes differ");
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub trait OutboxDatabase: Send + Sync + 'static {
     async fn record_outcomes(&self, records: &[RowRecord]) -> Result<Vec<Uuid>>;
     /// Up to `max` rows whose email may have changed since the last look, with the state that they show.
     async fn rows_to_refresh(&self, max: usize) -> Result<Vec<(Uuid, RowEmail)>>;
-    /// Writes a later state of its email to a row. An earlier revision changes nothing.
-    async fn write_back(&self, row: Uuid, email: RowEmail) -> Result<()>;
+    /// Writes later states of their emails to rows, in one transaction. An earlier revision changes nothing.
+    async fn write_back(&self, rows: &[(Uuid, RowEmail)]) -> Result<()>;
     /// Dead letters, newest first, before this position.
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<Vec<ParkedRow>>;
     /// Whether a row is a dead letter. `None` when there is no such row.

@@ -305,8 +305,7 @@ impl Claims {
         }
     }
 
-    /// Applies a command or records a fact. The key of the call is bound only to a person's decision: everything else
-    /// has the same effect when it is repeated.
+    /// Applies a command or records a fact. Calls that have the same effect when they are repeated have no key.
     pub async fn apply(
         &self,
         caller: &Caller,
@@ -330,7 +329,6 @@ impl Claims {
             }
             None => return Err(Problem::new(Code::WrongToken, format!("claim {id} never issued this token"))),
         };
-        let keyed_call = keyed_call.filter(|_| is_decision);
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), clock.now);
         crate::failpoint!("claim-before-action");
         let applied = self.ctx.store.apply_claim_action(caller.team.id, id, action, operation, clock).await;
@@ -430,6 +428,7 @@ fn busy_problem(claim: &Claim, clock: ClaimClock) -> Problem {
     let problem = Problem::new(Code::Busy, detail)
         .with_extension("id", claim.id.to_string())
         .with_extension("retry_after", seconds);
+    let problem = with_period(problem, claim);
     match label {
         Some(label) => problem.with_extension("label", label),
         None => problem,
@@ -441,8 +440,17 @@ fn unknown_problem(claim: &Claim) -> Problem {
     let problem = Problem::new(Code::ClaimUnknown, detail)
         .with_extension("id", claim.id.to_string())
         .with_extension("rev", claim.rev);
+    let problem = with_period(problem, claim);
     match claim.retry_at {
         Some(at) => problem.with_extension("retry_at", at.to_string()),
+        None => problem,
+    }
+}
+
+/// With the period of the claim. A caller that asks again names it: computed again, it could be the next one by then.
+fn with_period(problem: Problem, claim: &Claim) -> Problem {
+    match claim.intent.as_ref().and_then(|intent| intent.period.as_ref()) {
+        Some(period) => problem.with_extension("period", period.as_str()),
         None => problem,
     }
 }

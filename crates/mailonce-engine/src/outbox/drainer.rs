@@ -13,7 +13,7 @@ use mailonce_core::{
         email::Channel,
         key_binding::{KeyBinding, KeyView},
     },
-    outbox::{LeasedRow, OutboxError, RowEmail, RowKind, RowOutcome, RowRecord, row_ttl},
+    outbox::{LeasedRow, OutboxError, RowEmail, RowKind, RowOutcome, RowRecord, replayed_row_ttl, row_ttl},
     problem::{Code, Problem},
     retry::backoff_ms,
 };
@@ -83,6 +83,8 @@ impl fmt::Display for DrainError {
 /// What a drainer does from time to time, and when it is due.
 struct Schedule {
     refresh_at: Instant,
+    /// The look at accepted emails that is running, if any.
+    refresh: JoinSet<Result<(), DrainError>>,
     collect_at: Instant,
     /// Why the last look at the table failed.
     collect_error: Option<OutboxError>,
@@ -91,7 +93,7 @@ struct Schedule {
 impl Schedule {
     fn new() -> Self {
         let now = Instant::now();
-        Self { refresh_at: now, collect_at: now, collect_error: None }
+        Self { refresh_at: now, refresh: JoinSet::new(), collect_at: now, collect_error: None }
     }
 }
 
@@ -161,19 +163,35 @@ impl OutboxDrainer {
         if schedule.collect_at <= Instant::now() {
             self.collect(schedule).await;
         }
-        let leased = if schedule.refresh_at <= Instant::now() {
-            schedule.refresh_at = Instant::now() + REFRESH_INTERVAL;
-            // At the same time, because looking at many emails would hold up the rows that wait.
-            let (leased, written_back) = tokio::join!(self.drain_once(), self.write_back_states());
-            written_back.and(leased)?
-        } else {
-            self.drain_once().await?
-        };
-        // A table that cannot be read does not hold up the other rows.
-        match &schedule.collect_error {
-            Some(error) if leased == 0 => Err(error.clone().into()),
-            _ => Ok(leased),
+        let written_back = self.refresh(schedule);
+        let leased = self.drain_once().await?;
+        if leased > 0 {
+            return Ok(leased);
         }
+        // A table that cannot be read, or a state that cannot be written, does not hold up the other rows.
+        match &schedule.collect_error {
+            Some(error) => Err(error.clone().into()),
+            None => written_back.map(|()| leased),
+        }
+    }
+
+    /// Starts to write states back when it is time. That runs beside the draining, because looking at many emails would hold
+    /// up the rows that wait. Returns why the last one failed.
+    fn refresh(self: &Arc<Self>, schedule: &mut Schedule) -> Result<(), DrainError> {
+        let last = match schedule.refresh.try_join_next() {
+            Some(Ok(written_back)) => written_back,
+            Some(Err(panic)) => {
+                tracing::error!(outbox = self.config.name, %panic, "writing states back failed");
+                Ok(())
+            }
+            None => Ok(()),
+        };
+        if schedule.refresh.is_empty() && schedule.refresh_at <= Instant::now() {
+            schedule.refresh_at = Instant::now() + REFRESH_INTERVAL;
+            let drainer = Arc::clone(self);
+            schedule.refresh.spawn(async move { drainer.write_back_states().await });
+        }
+        last
     }
 
     /// Copies new rows from the table that the outbox reads.
@@ -342,14 +360,14 @@ impl OutboxDrainer {
         Ok(receipt)
     }
 
-    /// Remembers the key of an earlier email for as long as that of a row. Another call may have bound it for less, and
-    /// forgotten before the row is marked, it would be free for a second email.
+    /// Remembers the key of an earlier email for 35 days from now. Another call may have bound it for less, or the email
+    /// ended long ago; a key that is forgotten before the row is marked would be free for a second email.
     async fn remember_key(&self, caller: &Caller, receipt: &SendReceipt) -> Result<(), Problem> {
         let Some(key) = receipt.key.as_deref().and_then(|key| Key::parse(key).ok()) else { return Ok(()) };
-        let ttl = row_ttl(None);
         let extended = match self.outbound.key(caller, &key).await {
-            Ok(KeyView { binding: Some(KeyBinding::Email(email)), .. }) if email.ttl.0 < ttl.0 => {
-                self.outbound.extend_key(caller, &key, ttl).await.map(drop)
+            Ok(KeyView { binding: Some(KeyBinding::Email(email)), .. }) => {
+                let ttl = replayed_row_ttl(email.settled_at, self.ctx.now());
+                if email.ttl.0 < ttl.0 { self.outbound.extend_key(caller, &key, ttl).await.map(drop) } else { Ok(()) }
             }
             Ok(_) => Ok(()),
             Err(problem) => Err(problem),
@@ -365,13 +383,16 @@ impl OutboxDrainer {
             return Ok(());
         }
         let team = self.caller().await?.team.id;
+        let mut changed = Vec::new();
         for (row, shown) in rows {
             let found = self.ctx.store.email(team, shown.id).await;
             let found = found.map_err(|error| DrainError::Ledger(unavailable(error)))?;
             if let Some(email) = found.filter(|email| email.rev > shown.rev) {
-                let latest = RowEmail { id: email.id, state: email.state(), rev: email.rev };
-                self.config.database.write_back(row, latest).await?;
+                changed.push((row, RowEmail { id: email.id, state: email.state(), rev: email.rev }));
             }
+        }
+        if !changed.is_empty() {
+            self.config.database.write_back(&changed).await?;
         }
         Ok(())
     }

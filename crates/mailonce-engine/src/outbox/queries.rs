@@ -144,14 +144,17 @@ impl Outboxes {
         drainer.config.database.replay(id, request).await.map_err(|error| unavailable(name, &error))
     }
 
-    /// The outbox of the caller's team that has a row, and whether the row is parked.
+    /// The outbox of the caller's team that has a row, and whether the row is parked. One that does not answer counts only
+    /// when no other has the row.
     async fn find_row(&self, caller: &Caller, id: Uuid) -> Result<(&Arc<OutboxDrainer>, bool), Problem> {
+        let mut silent = None;
         for drainer in self.own_outboxes(caller).await? {
-            let found = drainer.config.database.is_parked(id).await;
-            if let Some(is_parked) = found.map_err(|error| unavailable(&drainer.config.name, &error))? {
-                return Ok((drainer, is_parked));
+            match drainer.config.database.is_parked(id).await {
+                Ok(Some(is_parked)) => return Ok((drainer, is_parked)),
+                Ok(None) => {}
+                Err(error) => silent = Some(unavailable(&drainer.config.name, &error)),
             }
         }
-        Err(Problem::new(Code::NotFound, format!("there is no parked row {id}")))
+        Err(silent.unwrap_or_else(|| Problem::new(Code::NotFound, format!("there is no parked row {id}"))))
     }
 }

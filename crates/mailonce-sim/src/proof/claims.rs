@@ -83,9 +83,14 @@ impl OneKey<'_> {
         self.calls.iter().any(|call| retries(call))
     }
 
-    /// The permissions to begin again that somebody gave before this position.
+    /// The permissions for another side effect that somebody gave before this position. A worker that fails gives back only
+    /// the beginning that it had itself: without a side effect of its own it permits none.
     fn permissions_before(&self, at: u64) -> usize {
-        self.calls.iter().filter(|call| call.may_free() && call.at < at).count()
+        let permits = |call: &ClaimCall| match call.kind {
+            ClaimCallKind::Fail { fence, .. } => self.effects.iter().any(|effect| effect.fence == fence),
+            _ => true,
+        };
+        self.calls.iter().filter(|call| call.may_free() && call.at < at && permits(call)).count()
     }
 
     /// Each further beginning needs a permission of its own: a retryable failure, a person's decision, or the policy.
@@ -157,7 +162,12 @@ impl OneKey<'_> {
     /// A command under an old fence is refused.
     fn check_commands(&self, broken: &mut Broken) {
         for call in self.calls.iter().filter(|call| call.reply == ClaimReply::Recorded) {
-            let (ClaimCallKind::Begin(fence) | ClaimCallKind::Renew { fence, .. }) = call.kind else { continue };
+            let (fence, continues) = match call.kind {
+                ClaimCallKind::Begin(fence) | ClaimCallKind::Renew { fence, .. } => (fence, true),
+                // A repeated failure is answered as the first one, also after the end of the claim.
+                ClaimCallKind::Fail { fence, .. } => (fence, false),
+                _ => continue,
+            };
             let newer = |other: &ClaimCall| {
                 other.ended_before(call.at) && other.grant().is_some_and(|(granted, _)| granted > fence)
             };
@@ -170,7 +180,7 @@ impl OneKey<'_> {
                     && other.reply == ClaimReply::Recorded
                     && matches!(other.kind, ClaimCallKind::Complete(..))
             };
-            if let Some(done) = self.calls.iter().find(|other| ended(other)) {
+            if let Some(done) = self.calls.iter().find(|other| continues && ended(other)) {
                 broken.push((
                     Rule::StaleClaimObeyed,
                     format!("{} goes on after {} completed it", call.caller, done.caller),

@@ -133,6 +133,13 @@ fn a_second_beginning_needs_a_permission() {
         effect(claims, "two", "lost", 1);
     };
     assert_eq!(broken(allowed), []);
+    // A worker that failed without a side effect does not permit two.
+    let failed = ClaimCallKind::Fail { fence: 2, retryable: true };
+    let unused = |claims: &mut ClaimHistory| {
+        call(claims, 0, ("two", "lost"), failed.clone(), ClaimReply::Recorded);
+        effect(claims, "three", "lost", 1);
+    };
+    assert_eq!(broken(unused), [Rule::EffectTwice]);
 }
 
 #[test]
@@ -160,6 +167,11 @@ fn old_tokens_are_refused_and_a_final_failure_stands() {
         call(claims, 0, ("one", "policy"), ClaimCallKind::Begin(1), ClaimReply::Recorded);
     });
     assert_eq!(stale, [Rule::StaleClaimObeyed]);
+    let freed = broken(|claims| {
+        let fail = ClaimCallKind::Fail { fence: 1, retryable: true };
+        call(claims, 0, ("one", "policy"), fail, ClaimReply::Recorded);
+    });
+    assert_eq!(freed, [Rule::StaleClaimObeyed], "it would free the claim under its present holder");
     let ended = broken(|claims| {
         let renew = ClaimCallKind::Renew { fence: 1, lease_ms: LEASE_MS };
         call(claims, 0, ("one", "plain"), renew, ClaimReply::Recorded);

@@ -168,12 +168,12 @@ enum CliVerb {
     Erasures(erasures::ErasuresVerb),
     /// Run a command once, however many machines, timers and people start it
     Once(Box<once::OnceArgs>),
-    /// Become the command of `once`
+    /// Start the command of `once`, and end it when `once` ends
     #[command(hide = true)]
     OnceChild {
         /// Process id of `once`
         parent: u32,
-        /// File to write if the command cannot be started
+        /// File to write whether the command was started
         report: std::path::PathBuf,
         /// Command and its arguments
         #[arg(last = true, required = true)]
@@ -280,9 +280,9 @@ pub fn main() -> ExitCode {
             return parse_failure(&error);
         }
     };
-    // Before the runtime starts threads, which the command does not need.
+    // Before the runtime starts threads, which the supervisor does not need.
     if let CliVerb::OnceChild { parent, report, command } = &cli.verb {
-        return once::become_command(*parent, report, command);
+        return once::supervise(*parent, report, command);
     }
     let json = cli.json;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -355,7 +355,7 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Erase(args) => erasures::erase(&out, args).await,
         CliVerb::Erasures(verb) => erasures::erasures(&out, verb).await,
         CliVerb::Once(args) => return once::once(*args).await,
-        CliVerb::OnceChild { parent, report, command } => return once::become_command(parent, &report, &command),
+        CliVerb::OnceChild { parent, report, command } => return once::supervise(parent, &report, &command),
         CliVerb::Claims(verb) => claims::claims(&out, verb).await,
         CliVerb::Outbox(verb) => outbox::outbox(&out, verb).await,
         CliVerb::Templates(verb) => templates::templates(&out, verb).await,

@@ -1,19 +1,27 @@
 //! `outbox`: the schema in the user's own PostgreSQL, whose rows a server drains.
 
 use clap::{Args, Subcommand};
+use hyper::Method;
 use mailonce_core::outbox::{OutboxError, OutboxStatus, RowKind};
 use mailonce_store::postgres::outbox::{
     schema::{DoneRow, OutboxSchema, SCHEMA_VERSION},
     source::NewSource,
 };
+use mailonce_transport::http::base::percent_encode;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-use super::{ServerArgs, client::CliClient, client::ServerProblem, exit};
+use super::{
+    ServerArgs,
+    client::{CliClient, ServerProblem},
+    exit,
+    inbox::show,
+    listing::{PageArgs, fetch_list, show_list},
+};
 use crate::{
     cli::{
         error::CliError,
-        printer::{Printer, print_stderr},
+        printer::{Printer, field_text, print_stderr},
     },
     config::OUTBOX_SCHEMA,
 };
@@ -87,6 +95,25 @@ pub(crate) enum OutboxVerb {
         #[command(flatten)]
         reach: ServerArgs,
     },
+    /// List dead letters of an outbox that the server drains, newest first
+    Parked {
+        #[command(flatten)]
+        reach: ServerArgs,
+        /// Name of the outbox in the configuration of the server
+        name: String,
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Offer a dead letter again, under the same key
+    Replay {
+        #[command(flatten)]
+        reach: ServerArgs,
+        /// Id of the row
+        id: String,
+        /// Idempotency key: the same key replays the row at most once
+        #[arg(long, value_name = "KEY")]
+        key: Option<String>,
+    },
     /// Confirm that a restored, cloned or failed-over database may be drained
     Confirm {
         #[command(flatten)]
@@ -157,6 +184,18 @@ pub(super) async fn outbox(out: &Printer, verb: OutboxVerb) -> anyhow::Result<Ex
             show_status(out, &at.open().await?.status().await.map_err(outbox_error)?);
         }
         OutboxVerb::Verify { at, reach } => return verify(out, &at, &reach).await,
+        OutboxVerb::Parked { reach, name, page } => {
+            let path = format!("/v1/outboxes/{}/parked", percent_encode(&name));
+            let page = fetch_list(&CliClient::find(&reach)?, &path, Vec::new(), &page).await?;
+            show_list(out, &page, &["id", "code", "parked", "key", "~detail"], |row| {
+                ["id", "code", "parked_at", "key", "detail"].iter().map(|name| field_text(row, name)).collect()
+            });
+        }
+        OutboxVerb::Replay { reach, id, key } => {
+            let path = format!("/v1/parked/{}/replay", percent_encode(&id));
+            let (_, row) = CliClient::find(&reach)?.call(Method::POST, &path, key.as_deref(), None).await?;
+            show(out, &row, &["id"]);
+        }
         OutboxVerb::Confirm { at } => {
             show_status(out, &at.open().await?.confirm().await.map_err(outbox_error)?);
         }

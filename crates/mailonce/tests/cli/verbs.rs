@@ -182,6 +182,10 @@ async fn snapshot_outbox_commands(recorder: &mut SnapshotRecorder, cli: &CliFixt
         let name = format!("outbox {verb}");
         recorder.record(cli, &name, &words, SnapshotOptions::default()).await.expect_exit(5);
     }
+    // The server of the snapshots has no outbox.
+    for words in [["outbox", "parked", "shop"], ["outbox", "replay", "row-7"]] {
+        recorder.record(cli, &words[..2].join(" "), &words, SnapshotOptions::default()).await.expect_exit(64);
+    }
 }
 
 /// Runs a command once, and decides about a claim whose holder is lost.

@@ -86,6 +86,19 @@ over_every_engine! {
         assert_eq!((&late["state"], &late["corrected"]), (&json!("completed"), &json!(true)));
     }
 
+    async fn callers_that_ask_again_learn_the_period_that_they_wait_for(world) {
+        let computed = json!({ "type": "report", "entity": "c17", "period": { "every": "day", "time_zone": "UTC" } });
+        let body = json!({ "intent": computed, "lease_s": 60 });
+        let won = world.post("/v1/claims", &body).await.expect_status(201);
+        let busy = world.post("/v1/claims", &body).await.expect_problem(409, "busy");
+        assert_eq!(busy["period"], won["period"]);
+        world.advance_clock(48 * 60 * MINUTE);
+        let named = json!({ "type": "report", "entity": "c17", "period": won["period"] });
+        let unknown = world.post("/v1/claims", &json!({ "intent": named, "lease_s": 60 })).await.expect_problem(409, "unknown");
+        assert_eq!((&unknown["period"], &unknown["id"]), (&won["period"], &won["id"]));
+        assert_eq!(world.post("/v1/claims", &self::body("plain")).await.expect_status(201)["period"], Value::Null);
+    }
+
     async fn the_loop_notices_a_lost_holder(world) {
         let won = win(&world, &body("a")).await;
         world.engine.claims.lapse_ended().await.unwrap();
@@ -119,6 +132,37 @@ over_every_engine! {
         world.call(delete(&format!("/v1/stops/{stop}"))).await.expect_status(200);
         act(&world, &later.id, "begin", json!({ "token": later.token })).await.expect_status(200);
         win(&world, &body("new")).await;
+    }
+
+    async fn a_claim_shows_its_policy_trace_when_asked(world) {
+        let ask = || post("/v1/claims").header("prefer", "policy-trace").json(&self::body("a"));
+        let passed = |policy: &Value| (policy[0]["kind"].clone(), policy[0]["verdict"].clone()) == (json!("stop"), json!("pass"));
+        let won = world.call(ask()).await.expect_status(201);
+        assert!(passed(&won["policy"]), "{}", won.text);
+        assert!(world.post("/v1/claims", &body("plain")).await.expect_status(201).body.get("policy").is_none());
+        act(&world, &won.string_field("id"), "complete", json!({ "token": won["token"] })).await.expect_status(200);
+        let stop = json!({ "scope": { "team": true }, "reason": "month end" });
+        world.post("/v1/stops", &stop).await.expect_status(201);
+        let ended = world.call(ask()).await.expect_status(200);
+        assert!(passed(&ended["policy"]), "{}", ended.text);
+        let refused = post("/v1/claims").header("prefer", "policy-trace").json(&body("b"));
+        let refused = world.call(refused).await.expect_problem(409, "stopped");
+        assert_eq!((&refused["policy"][0]["name"], &refused["policy"][0]["verdict"]), (&json!("stops"), &json!("refuse")));
+        assert_eq!(refused["policy"][0]["why"], refused["detail"]);
+    }
+
+    async fn evidence_with_a_key_is_recorded_once(world) {
+        let won = win(&world, &body("a")).await;
+        let says = |says: &str| {
+            post(&format!("/v1/claims/{}/evidence", won.id)).key("look-up-1").json(&json!({ "says": says }))
+        };
+        for _ in 0..2 {
+            let recorded = world.call(says("not_found")).await.expect_status(200);
+            assert_eq!(recorded["evidence"].as_array().unwrap().len(), 1);
+        }
+        world.call(says("done")).await.expect_problem(422, "key_mismatch");
+        act(&world, &won.id, "evidence", json!({ "says": "not_found" })).await.expect_status(200);
+        assert_eq!(world.get(&format!("/v1/claims/{}", won.id)).await["evidence"].as_array().unwrap().len(), 2);
     }
 
     async fn a_stop_of_an_api_key_covers_its_claims_alone(world) {

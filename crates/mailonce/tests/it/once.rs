@@ -1,7 +1,13 @@
 //! `mailonce once`: the real binary against a real server, with many shells, kills and signals.
 
+use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tokio::process::Child;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    process::Child,
+    task::JoinHandle,
+};
 
 use crate::binary::{CliFixture, CommandOutput, SpawnedServer};
 
@@ -65,19 +71,20 @@ async fn of_many_shells_one_runs_the_command_and_all_get_its_output() {
 async fn a_run_that_is_killed_half_way_is_unknown_until_a_look_up_settles_it() {
     let cli = CliFixture::new();
     let _server = cli.start_dev(&[]).await;
-    let script = "echo $$ > pid; echo ran >> runs; exec sleep 600";
+    // The shell, a child in the background and one that the shell waits for.
+    let script = "echo $$ >> pids; sleep 600 & echo $! >> pids; echo ran >> runs; sh -c 'echo $$ >> pids; exec sleep 600'; echo late >> runs";
     let lease = ["--lease", "1"];
     let mut first = spawn(&cli, "k", &lease, script);
-    let pid_file = cli.path().join("pid");
-    wait_until("the command starts", || !lines(&pid_file).is_empty()).await;
-    let pid = lines(&pid_file)[0].clone();
+    let pid_file = cli.path().join("pids");
+    wait_until("the command starts", || lines(&pid_file).len() == 3).await;
     // Longer than the lease: it is renewed.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     once(&cli, "k", &lease, script).await.expect_exit(121);
 
     signal(&first, rustix::process::Signal::KILL);
     first.wait().await.unwrap();
-    wait_until("the kernel kills the command with its parent", || !is_running(&pid)).await;
+    let is_any_running = || lines(&pid_file).iter().any(|pid| is_running(pid));
+    wait_until("the command and its children end with their parent", || !is_any_running()).await;
     let mut code = 121;
     for _ in 0..200 {
         code = once(&cli, "k", &lease, script).await.exit_code;
@@ -123,6 +130,8 @@ async fn a_command_that_cannot_be_started_leaves_the_claim_free() {
     let run = ["once", "--key", "k", "--", script.to_str().unwrap()];
     write("#!/no/such/interpreter\n");
     cli.run(&run).await.expect_exit(127);
+    // Without a folder for temporary files, as in a container with a read-only root.
+    cli.run_with_env(&run, &[("TMPDIR", "/no/such/folder")]).await.expect_exit(127);
     write("#!/bin/sh\necho done\n");
     assert_eq!(cli.run(&run).await.expect_exit(0).stdout, "done\n");
 }
@@ -206,6 +215,82 @@ async fn the_command_gets_signals_and_its_downstream_key_and_periods_are_the_ser
     assert_eq!((long.stdout.len(), replay.stdout.len()), (1_500_000, 1_000_000));
     assert!(replay.stderr.contains("the rest was not kept"), "{}", replay.stderr);
     assert_eq!(server.terminate().await.code(), Some(0));
+}
+
+/// A server with these answers, one connection each. Returns its URL, and the bodies of the calls once all are answered.
+async fn scripted_server(answers: Vec<(&'static str, Value)>) -> (String, JoinHandle<Vec<Value>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let mut bodies = Vec::new();
+        for (status, answer) in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            let body = loop {
+                assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0, "the call is cut off");
+                let text = String::from_utf8_lossy(&request);
+                let Some((_, body)) = text.split_once("\r\n\r\n") else { continue };
+                if let Ok(body) = serde_json::from_str(body) {
+                    break body;
+                }
+            };
+            bodies.push(body);
+            let (answer, head) = (answer.to_string(), "content-type: application/json\r\nconnection: close");
+            let answer = format!("HTTP/1.1 {status}\r\n{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+        bodies
+    });
+    (url, serving)
+}
+
+#[tokio::test]
+async fn a_caller_that_waits_across_a_boundary_keeps_its_period() {
+    let cli = CliFixture::new();
+    let busy = json!({ "code": "busy", "status": 409, "id": "c1", "retry_after": 1, "period": "2026-11-18" });
+    let result = json!({ "exit_code": 3, "stdout": "hello\n", "stderr": "", "encoding": "utf-8", "truncated": false });
+    let ended = json!({ "id": "c1", "state": "completed", "result": result });
+    let (url, serving) = scripted_server(vec![("409 Conflict", busy), ("200 OK", ended)]).await;
+    let run = ["once", "--type", "t", "--entity", "e", "--period", "day", "--grace", "90", "--wait", "--", "/bin/true"];
+    let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", SHARED_KEY)];
+    let output = cli.run_with_env(&run, &env).await.expect_exit(3);
+    assert_eq!(output.stdout, "hello\n");
+    let periods: Vec<Value> = serving.await.unwrap().iter().map(|body| body["intent"]["period"].clone()).collect();
+    let computed = json!({ "every": "day", "time_zone": "UTC", "grace_s": 90 });
+    assert_eq!(periods, [computed, json!("2026-11-18")], "UTC unless --tz, and never the next day");
+}
+
+#[tokio::test]
+async fn a_run_that_may_be_a_repeat_is_looked_up_first() {
+    let cli = CliFixture::new();
+    let _server = cli.start_dev(&[]).await;
+    let options =
+        |verify: &'static str| ["--lease", "1", "--fingerprint", "f", "--on-unknown", "retry", "--verify", verify];
+    let (first, second) = ("echo ran >> runs; exec sleep 600", "echo $MAILONCE_MAY_REPEAT");
+    for key in ["missing", "found"] {
+        let mut lost = spawn(&cli, key, &options("exit 3"), first);
+        wait_until("the command starts", || !lines(&cli.path().join("runs")).is_empty()).await;
+        signal(&lost, rustix::process::Signal::KILL);
+        lost.wait().await.unwrap();
+        std::fs::remove_file(cli.path().join("runs")).unwrap();
+    }
+    for key in ["missing", "found"] {
+        let list = ["claims", "list", "--key", key];
+        let claim = loop {
+            let claim = cli.run(&list).await.expect_exit(0).json()["data"][0].clone();
+            if claim["state"] == "unknown" {
+                break claim;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert!(claim["on_unknown"] == "retry" && claim["retry_at"].is_string(), "{claim}");
+        cli.run(&["claims", "resolve", claim["id"].as_str().unwrap(), "--as", "retry"]).await.expect_exit(0);
+    }
+    // A look-up that says nothing must not leave the run to chance, and gives the claim back.
+    once(&cli, "missing", &options("exit 3"), second).await.expect_exit(120);
+    assert_eq!(once(&cli, "missing", &options("exit 1"), second).await.expect_exit(0).stdout, "1\n");
+    assert_eq!(once(&cli, "found", &options("exit 0"), second).await.expect_exit(0).stdout, "");
+    assert_eq!(once(&cli, "found", &options("exit 1"), second).await.expect_exit(0).stdout, "", "it is completed");
 }
 
 /// Starts `dev` on this address and waits until it serves.

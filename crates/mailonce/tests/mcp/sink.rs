@@ -65,7 +65,9 @@ async fn serve_connection(stream: TcpStream, mails_received: Arc<Mutex<Vec<SinkM
             "DATA" => {
                 writer.write_all(b"354 go on\r\n").await.ok();
                 let mut raw = String::new();
-                while let Ok(Some(line)) = lines.next_line().await {
+                loop {
+                    // A mail that is cut off was not accepted.
+                    let Ok(Some(line)) = lines.next_line().await else { return };
                     if line == "." {
                         break;
                     }

@@ -1,4 +1,4 @@
-//! A PostgreSQL server of one test, which the test may crash. `MAILONCE_PG_BIN` is the folder of its programs.
+//! A PostgreSQL server of one test, which the test may crash or restore from a backup. `MAILONCE_PG_BIN` is the folder of its programs.
 
 use std::{
     path::PathBuf,
@@ -41,9 +41,34 @@ impl Cluster {
         self.start_again();
     }
 
+    /// Makes a backup of its data, and starts it again.
+    pub(crate) fn back_up(&self) {
+        self.run("pg_ctl", &["-m", "fast", "-w", "stop"]);
+        self.copy("data", "backup");
+        self.start_again();
+    }
+
+    /// Ends it and restores its backup, which begins a new timeline.
+    pub(crate) fn restore(&self) {
+        self.run("pg_ctl", &["-m", "immediate", "-w", "stop"]);
+        std::fs::remove_dir_all(self.folder.path().join("data")).unwrap();
+        self.copy("backup", "data");
+        // Any file with this name asks for a recovery. PostgreSQL must own it.
+        self.copy("data/PG_VERSION", "data/recovery.signal");
+        self.start_again();
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        let status = Command::new("cp").arg("-a").args([from, to]).current_dir(self.folder.path()).status().unwrap();
+        assert!(status.success(), "{from} is not copied to {to}");
+    }
+
     fn start_again(&self) {
         let folder = self.folder.path().display();
-        let options = format!("-p {} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=300", self.port);
+        // A recovery needs a command that fetches archived files. There are none.
+        let recovery = "-c restore_command=/bin/false";
+        let options =
+            format!("-p {} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=300 {recovery}", self.port);
         let log = self.folder.path().join("log");
         self.run("pg_ctl", &["-l", log.to_str().unwrap(), "-o", &options, "-w", "-t", "60", "start"]);
     }

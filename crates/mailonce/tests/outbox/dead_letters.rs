@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, payload, wait_until};
+use crate::rig::{Rig, ServerOptions, payload, wait_until};
 
 async fn parked(server: &crate::rig::Server) -> Vec<Value> {
     server.get("/v1/outboxes/shop1/parked").await["data"].as_array().unwrap().clone()
@@ -95,11 +95,31 @@ async fn a_replay_has_an_audit_entry_and_its_key_replays_it_once() {
     server.terminate().await;
 }
 
+#[tokio::test]
+async fn the_command_line_lists_and_replays_dead_letters() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    rig.order("parked", Some("order-7")).await;
+    rig.wait_for_count("done", 1).await;
+    park_again(&rig).await;
+    let at = ["--data", "node"];
+    let listed = rig.run(&[&["outbox", "parked", "shop1"], &at[..]].concat()).await.expect_exit(0).json();
+    assert_eq!((&listed["data"][0]["key"], &listed["data"][0]["code"]), (&"order-7".into(), &"x".into()), "{listed}");
+    let id = listed["data"][0]["id"].as_str().unwrap();
+    let replay = [&["outbox", "replay", id, "--key", "again-1"], &at[..]].concat();
+    assert_eq!(rig.run(&replay).await.expect_exit(0).json()["id"], id);
+    rig.wait_for_count("done", 1).await;
+    park_again(&rig).await;
+    rig.run(&replay).await.expect_exit(0);
+    assert_eq!((rig.count("parked").await, replays(&server).await.len()), (1, 1), "the same key replays it once");
+    server.terminate().await;
+}
+
 #[cfg(feature = "failpoints")]
 #[tokio::test]
 async fn a_replay_that_was_interrupted_continues_under_its_key() {
     let rig = Rig::installed().await;
-    let options = crate::rig::ServerOptions { failpoint: Some("outbox-replay-recorded:kill:1"), ..Default::default() };
+    let options = ServerOptions { failpoint: Some("outbox-replay-recorded:kill:1"), ..Default::default() };
     let mut server = rig.start(&options).await;
     rig.order("parked", None).await;
     rig.wait_for_count("done", 1).await;
@@ -185,6 +205,40 @@ async fn a_key_that_another_call_bound_is_remembered_for_35_days_once_a_row_has_
     let path = format!("/v1/keys/{}", email["key"].as_str().unwrap());
     wait_until("the email is final", async || !server.get(&path).await["expires_at"].is_null()).await;
     assert!(remembered_days(&rig, &server.get(&path).await).await >= 34);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn the_key_of_an_email_that_ended_long_ago_is_remembered_for_35_days_once_a_row_has_it() {
+    let (rig, ledger) = (Rig::installed().await, crate::database::TempDatabase::create().await);
+    let server = rig.start(&ServerOptions { store: &ledger.url, ..ServerOptions::default() }).await;
+    rig.order("old", Some("order-7")).await;
+    rig.wait_for_count("done", 1).await;
+    let is_final = async || !server.get("/v1/keys/order-7").await["expires_at"].is_null();
+    wait_until("the email is final", is_final).await;
+    let age = format!("UPDATE emails SET settled_at = settled_at - {}", (35 * 24 - 1) * 3_600_000_i64);
+    crate::database::connect_client(&ledger.url).await.batch_execute(&age).await.unwrap();
+    assert_eq!(remembered_days(&rig, &server.get("/v1/keys/order-7").await).await, 0);
+
+    rig.order("old", Some("order-7")).await;
+    rig.wait_for_count("done", 2).await;
+    assert!(remembered_days(&rig, &server.get("/v1/keys/order-7").await).await >= 34);
+    assert_eq!(server.subjects().await, ["old"]);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn an_outbox_whose_database_does_not_answer_does_not_keep_others_from_a_replay() {
+    let rig = Rig::installed().await;
+    let server = rig.start(&ServerOptions { has_silent_outbox: true, ..ServerOptions::default() }).await;
+    rig.order("parked", None).await;
+    rig.wait_for_count("done", 1).await;
+    park_again(&rig).await;
+    let path = format!("/v1/parked/{}/replay", parked(&server).await[0]["id"].as_str().unwrap());
+    assert_eq!(server.call("POST", &path).await.0, 200);
+    rig.wait_for_count("done", 1).await;
+    let unknown = "/v1/parked/00000000-0000-4000-8000-000000000000/replay";
+    assert_eq!(server.call("POST", unknown).await.0, 503, "the silent one may have it");
     server.terminate().await;
 }
 

@@ -1,8 +1,16 @@
 //! Draining: what commits is sent once, what rolls back never, and order is kept where it is asked for.
 
+use mailonce_core::{
+    id::EmailId, outbound::email::EmailState, outbox::RowEmail, ports::outbox_database::OutboxDatabase as _,
+};
+use mailonce_store::postgres::outbox::PostgresOutbox;
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, ServerOptions, payload, wait_until};
+use crate::{
+    cluster::Cluster,
+    database::{TempDatabase, connect_client},
+    rig::{Rig, ServerOptions, payload, wait_until},
+};
 
 impl Rig {
     /// Records the outcome of a leased row, as a drainer does. Returns the rows that changed.
@@ -58,6 +66,27 @@ async fn a_row_shows_the_email_and_its_latest_state() {
     assert!(!rig.sql.query_one(late, &[]).await.unwrap().get::<_, bool>(0));
     assert_eq!(rig.sql.query_one(sql, &[]).await.unwrap().get::<_, String>(1), before);
     server.terminate().await;
+}
+
+#[tokio::test]
+async fn states_are_written_back_in_one_transaction() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    for name in ["a", "b", "c"] {
+        rig.order(name, None).await;
+    }
+    rig.wait_for_count("done", 3).await;
+    server.terminate().await;
+    let rows = rig.sql.query("SELECT id, email_id FROM mailonce_outbox.rows", &[]).await.unwrap();
+    let latest = |row: &tokio_postgres::Row| {
+        (row.get(0), RowEmail { id: EmailId(row.get(1)), state: EmailState::Bounced, rev: 1_000 })
+    };
+    let latest: Vec<_> = rows.iter().map(latest).collect();
+    let outbox = PostgresOutbox::new(&rig.database.url, "mailonce_outbox").unwrap();
+    outbox.write_back(&latest).await.unwrap();
+    let sql = "SELECT count(*), count(DISTINCT xmin::text) FROM mailonce_outbox.rows WHERE email_state = 'bounced'";
+    let written = rig.sql.query_one(sql, &[]).await.unwrap();
+    assert_eq!((written.get::<_, i64>(0), written.get::<_, i64>(1)), (3, 1));
 }
 
 #[tokio::test]
@@ -277,4 +306,31 @@ async fn a_leased_row_is_not_leased_again_before_its_lease_ends() {
         rig.record(row.get(0), 2, json!({ "state": "parked", "code": "x", "detail": "x" })).await;
     }
     assert_eq!(leased().await, ["a2"], "a dead letter does not hold up its order key");
+}
+
+#[tokio::test]
+async fn a_backup_that_was_restored_sends_nothing_again_and_says_why() {
+    let cluster = Cluster::start();
+    let mut rig = Rig::on(TempDatabase::create_on(cluster.url()).await).await;
+    rig.outbox(&["install"]).await.expect_exit(0);
+    rig.order("sent", None).await;
+    cluster.back_up();
+    rig.sql = connect_client(&rig.database.url).await;
+    let server = rig.start_server().await;
+    rig.wait_for_count("done", 1).await;
+    let id = server.emails().await[0]["id"].clone();
+
+    cluster.restore();
+    rig.sql = connect_client(&rig.database.url).await;
+    let state = async || server.get("/v1/outboxes").await["data"][0]["state"].clone();
+    wait_until("the drain stops", async || state().await == "stopped").await;
+    wait_until("the log says why", async || server.log().contains("mailonce outbox confirm")).await;
+    assert_eq!(rig.count("pending").await, 1, "the backup is older than the accept");
+    assert_eq!(server.subjects().await, ["sent"]);
+
+    rig.outbox(&["confirm"]).await.expect_exit(0);
+    rig.wait_for_count("done", 1).await;
+    let emails = server.emails().await;
+    assert_eq!((emails.len(), &emails[0]["id"]), (1, &id), "the row got the email that it had before");
+    server.terminate().await;
 }

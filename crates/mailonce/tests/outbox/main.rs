@@ -17,4 +17,6 @@ mod interrupted;
 mod rig;
 mod router_table;
 mod schema;
+#[path = "../mcp/sink.rs"]
+mod sink;
 mod upgrade;

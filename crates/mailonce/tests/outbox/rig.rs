@@ -101,7 +101,14 @@ impl Rig {
         let data = self.temp_dir.path().join(options.name);
         let url = options.drain_url.unwrap_or(&self.database.url);
         let entry = |n| format!("[[outboxes]]\nname = \"shop{n}\"\ndatabase = \"{url}\"\nteam = \"default\"\n");
-        let config = (1..=options.drainers).map(entry).collect::<Vec<_>>().concat();
+        let silent = "[[outboxes]]\nname = \"silent\"\ndatabase = \"postgres://shop@127.0.0.1:1/shop\"\n";
+        let silent = options.has_silent_outbox.then(|| silent.to_owned());
+        let sink = options.sink_port.map(|port| {
+            let at = format!("host = \"127.0.0.1\"\nport = {port}\ntls = \"none\"\n");
+            format!("[[transports]]\nname = \"sink\"\nkind = \"smtp\"\n{at}")
+        });
+        let config =
+            silent.into_iter().chain((1..=options.drainers).map(entry)).chain(sink).collect::<Vec<_>>().concat();
         let file = data.with_extension("toml");
         std::fs::write(&file, config).unwrap();
         std::fs::remove_file(data.join("dev.json")).ok();
@@ -154,11 +161,23 @@ pub(crate) struct ServerOptions<'a> {
     /// The URL of the user's database for the drainer.
     pub(crate) drain_url: Option<&'a str>,
     pub(crate) failpoint: Option<&'a str>,
+    /// Whether it has another outbox, before the others, whose database does not answer.
+    pub(crate) has_silent_outbox: bool,
+    /// The port of the SMTP server to which it hands its emails; they stay in its sandbox without one.
+    pub(crate) sink_port: Option<u16>,
 }
 
 impl Default for ServerOptions<'_> {
     fn default() -> Self {
-        Self { name: "node", drainers: 1, store: "sqlite", drain_url: None, failpoint: None }
+        Self {
+            name: "node",
+            drainers: 1,
+            store: "sqlite",
+            drain_url: None,
+            failpoint: None,
+            has_silent_outbox: false,
+            sink_port: None,
+        }
     }
 }
 

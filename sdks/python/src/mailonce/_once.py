@@ -7,7 +7,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, cast
 
 from ._call import Call, CallOptions, at
@@ -88,6 +88,14 @@ def acquire_call(key: ClaimKey, options: OnceOptions) -> Call:
     return Call("POST", "/v1/claims", body=body)
 
 
+def same_period(asked: Call, busy: MailonceError) -> Call:
+    """Keeps waiting for the period of the first answer. Computed again after a boundary, it would be another run."""
+    intent, period = asked.body.get("intent"), busy.details.get("period")
+    if not isinstance(intent, Mapping) or not isinstance(intent.get("period"), Mapping) or not isinstance(period, str):
+        return asked
+    return replace(asked, body={**asked.body, "intent": {**intent, "period": period}})
+
+
 def report_call(claim: str, verb: str, body: Mapping[str, Any]) -> Call:
     return Call("POST", f"/v1/claims/{at(claim)}/{verb}", body=body)
 
@@ -118,13 +126,24 @@ class Patience:
         return pause
 
 
-def as_json(value: Any) -> Any:
-    """A value as it comes back from the server."""
-    return json.loads(json.dumps(value, allow_nan=False))
+def try_json(value: Any) -> tuple[Any, Exception | None]:
+    """A value as it comes back from the server; or None, and why it is no JSON."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()  # half of a character, as cutting a string may leave it, is no text
+        return json.loads(text), None
+    except Exception as fault:
+        return None, fault
+
+
+def is_unreadable(error: MailonceError) -> bool:
+    """Whether the server cannot read or store what a call reports. It happened all the same."""
+    return error.status in (400, 413, 422)
 
 
 def failure(error: BaseException, *, retryable: bool) -> dict[str, Any]:
-    return {"retryable": retryable, "reason": str(error)[:1000] or type(error).__name__}
+    reason = str(error).encode(errors="replace").decode()
+    return {"retryable": retryable, "reason": reason[:1000] or type(error).__name__}
 
 
 def meaning(error: Exception, options: OnceOptions, begun: bool) -> AfterError:

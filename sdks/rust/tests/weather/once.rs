@@ -12,7 +12,12 @@ use std::{
     },
     time::Duration,
 };
-use tokio::time::sleep;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    task::JoinHandle,
+    time::sleep,
+};
 
 use crate::{run as unique, through};
 
@@ -25,6 +30,93 @@ fn client() -> Client {
 async fn claim_of(mo: &Client, key: &str) -> Value {
     let page = mo.request(Method::GET, format!("/v1/claims?key={key}"), None).await.unwrap();
     page["data"][0].clone()
+}
+
+/// A server with these answers in this order, a connection each. Returns a client of it, and the last part of the path and
+/// the body of each call once all are answered.
+async fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<(String, Value)>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let mut calls = Vec::new();
+        for (status, answer) in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            calls.push(loop {
+                assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0, "the call is cut off");
+                let text = String::from_utf8_lossy(&request);
+                let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+                let path = head.split(' ').nth(1).unwrap();
+                if let Ok(body) = serde_json::from_str(body) {
+                    break (path.rsplit('/').next().unwrap().to_owned(), body);
+                }
+            });
+            let (answer, head) = (answer.to_string(), "content-type: application/json\r\nconnection: close");
+            let length = answer.len();
+            let answer = format!("HTTP/1.1 {status} X\r\n{head}\r\ncontent-length: {length}\r\n\r\n{answer}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+        calls
+    });
+    (Client::builder().base_url(url).api_key("k").build().unwrap(), serving)
+}
+
+#[tokio::test]
+async fn a_caller_that_waits_across_a_boundary_keeps_its_period() {
+    let busy = json!({
+        "code": "busy", "status": 409, "detail": "d", "retry": "later", "retry_after": 1, "period": "2026-11-18",
+    });
+    let ended = json!({ "id": "c1", "state": "completed", "result": 7 });
+    let (mo, serving) = scripted(vec![(409, busy), (200, ended)]).await;
+    let intent = json!({ "type": "digest", "entity": "e", "period": { "every": "day" } });
+    assert_eq!(mo.once(ClaimKey::intent(intent)).wait(LONG).run(never).await.unwrap(), 7);
+    let periods: Vec<Value> = serving.await.unwrap().iter().map(|(_, body)| body["intent"]["period"].clone()).collect();
+    assert_eq!(periods, [json!({ "every": "day" }), json!("2026-11-18")]);
+}
+
+#[tokio::test]
+async fn what_the_server_cannot_read_or_store_does_not_keep_a_completion_from_it() {
+    for (status, code) in [(400, "invalid_json"), (413, "too_large"), (422, "invalid_field")] {
+        let won = json!({
+            "id": "c1", "state": "begun", "token": "ct_1", "key": "k", "fence": 1, "downstream_key": "cl_1",
+            "may_repeat": false,
+        });
+        let refused = json!({ "code": code, "status": status, "detail": "d", "retry": "never" });
+        let (mo, serving) = scripted(vec![(201, won), (status, refused), (200, json!({}))]).await;
+        assert_eq!(mo.once("k").run(async |_| Ok::<_, Error>(json!("big"))).await.unwrap(), "big");
+        let complete = |body: Value| ("complete".to_owned(), body);
+        let expected = [json!({ "token": "ct_1", "result": "big" }), json!({ "token": "ct_1" })].map(complete);
+        assert_eq!(serving.await.unwrap()[1..], expected);
+    }
+}
+
+/// A claim whose holder was lost, and which a person freed.
+async fn freed(mo: &Client, key: &str) {
+    mo.request(Method::POST, "/v1/claims", Some(&json!({ "key": key, "lease_s": 1 }))).await.unwrap();
+    loop {
+        let claim = claim_of(mo, key).await;
+        if claim["state"] == "unknown" {
+            let path = format!("/v1/claims/{}/resolve", claim["id"].as_str().unwrap());
+            let retry = json!({ "as": "retry", "rev": claim["rev"] });
+            mo.request(Method::POST, path, Some(&retry)).await.unwrap();
+            return;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_may_be_a_repeat_is_looked_up_first() {
+    let (mo, unique) = (client(), unique());
+    let (missing, found) = (format!("rs-repeat-missing-{unique}"), format!("rs-repeat-found-{unique}"));
+    tokio::join!(freed(&mo, &missing), freed(&mo, &found));
+    let broken = mo.once(missing.clone()).verify(|_| async { Err::<Option<Value>, _>("billing is down") });
+    assert_eq!(broken.run(never).await.unwrap_err().code, "unknown");
+    let missing = mo.once(missing).verify(|_| async { Ok::<Option<Value>, Error>(None) });
+    assert!(missing.run(async |run| Ok::<_, Error>(run.may_repeat)).await.unwrap());
+    let look_up = mo.once(found.clone()).verify(|_| async { Ok::<_, Error>(Some(17)) });
+    assert_eq!(look_up.run(never).await.unwrap(), 17);
+    assert_eq!(mo.once(found).run(never).await.unwrap(), 17);
 }
 
 async fn never(_: OnceRun) -> Result<Value, Error> {

@@ -129,9 +129,12 @@ impl PostgresOutbox {
 
     /// Calls a function of the schema. `call` is its name with its parameters.
     async fn call(&self, call: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
+        self.query(&format!("SELECT * FROM \"{}\".{call}", self.schema), params).await
+    }
+
+    async fn query(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let session = self.session().await?;
-        let sql = format!("SELECT * FROM \"{}\".{call}", self.schema);
-        let failed = match within_timeout(session.query(&sql, params)).await {
+        let failed = match within_timeout(session.query(sql, params)).await {
             Ok(Ok(rows)) => return Ok(rows),
             Ok(Err(error)) => self.describe(&error),
             Err(late) => late,
@@ -291,9 +294,17 @@ impl OutboxDatabase for PostgresOutbox {
         rows.iter().map(read_row_email).collect()
     }
 
-    async fn write_back(&self, row: Uuid, email: RowEmail) -> Result<()> {
-        let (state, rev, may_change) = (email.state.as_str(), i64::from(email.rev), email.may_change());
-        self.call("write_back($1, $2, $3, $4)", &[&row, &state, &rev, &may_change]).await.map(drop)
+    async fn write_back(&self, rows: &[(Uuid, RowEmail)]) -> Result<()> {
+        let row_json = |(row, email): &(Uuid, RowEmail)| {
+            json!({
+                "id": row.to_string(), "state": email.state.as_str(), "rev": email.rev, "may_change": email.may_change(),
+            })
+        };
+        let states = rows.iter().map(row_json).collect::<Value>().to_string();
+        // A commit for each row would take as many round trips to the disk.
+        let call = format!("\"{}\".write_back(w.id, w.state, w.rev, w.may_change)", self.schema);
+        let rows = "jsonb_to_recordset($1::text::jsonb) AS w (id uuid, state text, rev bigint, may_change boolean)";
+        self.query(&format!("SELECT {call} FROM {rows}"), &[&states]).await.map(drop)
     }
 
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<Vec<ParkedRow>> {

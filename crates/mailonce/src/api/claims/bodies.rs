@@ -20,7 +20,10 @@ use utoipa::{
 };
 
 use crate::{
-    api::outbound::email_bodies::{TtlBody, text_or_object_schema},
+    api::{
+        control::policy::PolicyStepBody,
+        outbound::email_bodies::{TtlBody, text_or_object_schema},
+    },
     http::json::{StrictObject, object_or_null},
 };
 
@@ -289,6 +292,9 @@ pub(crate) struct WonClaimBody {
     /// What the application wrote with `mailonce_outbox.claim`, any JSON. Left out for other claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Value>,
+    /// With `Prefer: policy-trace`: what each check decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<Vec<PolicyStepBody>>,
 }
 
 impl WonClaimBody {
@@ -305,12 +311,18 @@ impl WonClaimBody {
             may_repeat: claim.may_repeat(),
             rev: claim.rev,
             payload: None,
+            policy: None,
         }
     }
 
     /// With the payload of an offered claim.
     pub(crate) fn with_payload(self, payload: Option<Value>) -> Self {
         Self { payload, ..self }
+    }
+
+    /// With what each check decided, if the caller asked for that.
+    pub(crate) fn with_policy(self, policy: Option<Vec<PolicyStepBody>>) -> Self {
+        Self { policy, ..self }
     }
 }
 
@@ -360,6 +372,9 @@ pub(crate) struct ClaimBody {
     resolved_as: Option<&'static str>,
     /// The latest reports of look-ups, oldest first.
     evidence: Vec<ClaimReportBody>,
+    /// For `POST /v1/claims` with `Prefer: policy-trace`: what each check decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<Vec<PolicyStepBody>>,
 }
 
 /// A report of a look-up.
@@ -409,6 +424,7 @@ impl From<&Claim> for ClaimBody {
             expires_at: claim.forget_at().map(|at| at.to_string()),
             resolved_as: claim.decision.as_ref().map(|decision| decision.resolution.as_str()),
             evidence: reports.collect(),
+            policy: None,
         }
     }
 }
@@ -417,6 +433,11 @@ impl ClaimBody {
     /// The claim with its result and its payload.
     pub(crate) fn with_result(view: ClaimView) -> Self {
         Self { result: view.result, payload: view.payload, ..Self::from(&view.claim) }
+    }
+
+    /// The claim with what each check decided, if the caller asked for that.
+    pub(crate) fn with_policy(self, policy: Option<Vec<PolicyStepBody>>) -> Self {
+        Self { policy, ..self }
     }
 }
 

@@ -6,13 +6,18 @@ use axum::{Json, extract::State, http::StatusCode, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
     claims::{ClaimEvidence, ClaimQuery, ClaimResolution, ClaimState},
+    control::policy::{PolicyKind, PolicyStep, PolicyVerdict},
     id::ClaimId,
     key::Key,
     limits,
     problem::{Code, Problem},
 };
-use mailonce_engine::claims::requests::{AcquireOutcome, ClaimCommand};
+use mailonce_engine::{
+    KeyedCall,
+    claims::requests::{AcquireOutcome, ClaimCommand},
+};
 use serde::Deserialize;
+use serde_json::json;
 use utoipa::IntoParams;
 
 use crate::{
@@ -21,7 +26,8 @@ use crate::{
             ClaimBody, ClaimEvidenceBody, ClaimPage, ClaimTokenBody, CompleteClaimBody, FailClaimBody, NewClaimBody,
             RenewClaimBody, ResolveClaimBody, WonClaimBody, check_reason, lease_seconds,
         },
-        outbound::emails::page_limit,
+        control::policy::policy_body,
+        outbound::emails::{SendPreferences, page_limit},
         pagination::created_response,
     },
     http::{
@@ -41,19 +47,42 @@ fn claim_id(text: &str) -> Result<ClaimId, Problem> {
 /// unless `begin` is `later`. Everybody else is answered what happened to it. A repeated call of the same `holder` gets
 /// the same `201`.
 #[utoipa::path(post, path = "/v1/claims", operation_id = "create_claim", tag = "claims", request_body = NewClaimBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The key of the claim, instead of `key`")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "The key of the claim, instead of `key`"),
+        ("Prefer" = Option<String>, Header, description = "`policy-trace`: show in `policy` what each check decided")),
     responses((status = 201, description = "You have the claim", body = WonClaimBody),
         (status = 200, description = "It ended before: the stored answer", body = ClaimBody),
         (status = 409, description = "Another caller has it (`busy`), a holder was lost after it began (`unknown`), or a stop covers it (`stopped`)", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+pub(crate) async fn create(
+    State(app): State<App>,
+    auth: AuthedRequest,
+    prefer: SendPreferences,
+    body: RawBody,
+) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let request = body.parse::<NewClaimBody>()?.into_request(auth.key.as_ref())?;
-    match app.engine.claims.acquire(&auth.caller, request).await? {
-        AcquireOutcome::Won { claim, token, downstream_key, payload } => {
-            let body = WonClaimBody::new(&claim, token, downstream_key).with_payload(payload);
+    let acquired = app.engine.claims.acquire(&auth.caller, request).await;
+    let policy = |verdict, why: &str| {
+        let step = PolicyStep::new(PolicyKind::Stop, "stops", verdict, why);
+        prefer.wants_policy.then(|| vec![step])
+    };
+    match acquired {
+        Ok(AcquireOutcome::Won { claim, token, downstream_key, payload }) => {
+            let policy = policy(PolicyVerdict::Pass, "no stop refuses it").map(policy_body);
+            let body = WonClaimBody::new(&claim, token, downstream_key).with_payload(payload).with_policy(policy);
             Ok((StatusCode::CREATED, Json(body)).into_response())
         }
-        AcquireOutcome::Ended(view) => Ok(created_response(false, Json(ClaimBody::with_result(*view)))),
+        Ok(AcquireOutcome::Ended(view)) => {
+            let policy = policy(PolicyVerdict::Pass, "it has ended, so no stop applies to it").map(policy_body);
+            Ok(created_response(false, Json(ClaimBody::with_result(*view).with_policy(policy))))
+        }
+        Err(problem) if problem.code == Code::Stopped => {
+            let problem = match policy(PolicyVerdict::Refuse, &problem.detail) {
+                Some(steps) => problem.with_extension("policy", json!(steps)),
+                None => problem,
+            };
+            Err(problem.into())
+        }
+        Err(problem) => Err(problem.into()),
     }
 }
 
@@ -108,7 +137,17 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
 }
 
 async fn apply(app: &App, auth: &AuthedRequest, id: &str, command: ClaimCommand) -> ApiResult {
-    let claim = app.engine.claims.apply(&auth.caller, claim_id(id)?, command, None).await?;
+    apply_keyed(app, auth, id, command, None).await
+}
+
+async fn apply_keyed(
+    app: &App,
+    auth: &AuthedRequest,
+    id: &str,
+    command: ClaimCommand,
+    keyed_call: Option<KeyedCall>,
+) -> ApiResult {
+    let claim = app.engine.claims.apply(&auth.caller, claim_id(id)?, command, keyed_call).await?;
     Ok(Json(ClaimBody::from(&claim)).into_response())
 }
 
@@ -185,7 +224,8 @@ pub(crate) async fn fail(
 ///
 /// `done` completes the claim. `not_found` is only recorded, because it does not prove that the side effect did not
 /// happen.
-#[utoipa::path(post, path = "/v1/claims/{id}/evidence", operation_id = "add_claim_evidence", tag = "claims", params(("id" = String, Path)), request_body = ClaimEvidenceBody,
+#[utoipa::path(post, path = "/v1/claims/{id}/evidence", operation_id = "add_claim_evidence", tag = "claims", request_body = ClaimEvidenceBody,
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 200, description = "Recorded", body = ClaimBody)))]
 pub(crate) async fn evidence(
     State(app): State<App>,
@@ -194,10 +234,11 @@ pub(crate) async fn evidence(
     body: RawBody,
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
+    let keyed_call = auth.keyed_call("claims/evidence", &id, &body.canonical()?);
     let ClaimEvidenceBody { says, result } = body.parse()?;
     let says =
         ClaimEvidence::parse(&says).ok_or_else(|| Problem::invalid_field("says", "must be done or not_found"))?;
-    apply(&app, &auth, &id, ClaimCommand::Evidence { says, result }).await
+    apply_keyed(&app, &auth, &id, ClaimCommand::Evidence { says, result }, keyed_call).await
 }
 
 /// Decide about a claim whose outcome is unknown.
@@ -219,7 +260,5 @@ pub(crate) async fn resolve(
     let ResolveClaimBody { resolution, rev, result } = body.parse()?;
     let resolution = ClaimResolution::parse(&resolution)
         .ok_or_else(|| Problem::invalid_field("as", "must be done, retry or abandon"))?;
-    let command = ClaimCommand::Resolve { resolution, rev, result };
-    let claim = app.engine.claims.apply(&auth.caller, claim_id(&id)?, command, keyed_call).await?;
-    Ok(Json(ClaimBody::from(&claim)).into_response())
+    apply_keyed(&app, &auth, &id, ClaimCommand::Resolve { resolution, rev, result }, keyed_call).await
 }

@@ -1,8 +1,7 @@
 //! The command that `once` runs: its process group, its signals and its output.
 //!
-//! The command must not survive this process, or it would go on without anybody renewing its lease. The kernel kills it
-//! when this process dies (`PR_SET_PDEATHSIG`). Only the command itself can ask for that, so it is started through this
-//! binary: the hidden verb `once-child` asks the kernel and then becomes the command.
+//! The command and its children must not survive this process, or they would go on without anybody renewing the lease. So
+//! the `supervisor` starts them, and kills their process group when this process dies.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
@@ -10,12 +9,9 @@ use std::{
     fs::File,
     io::{self, Read as _, Write},
     os::fd::OwnedFd,
-    os::unix::{
-        fs::PermissionsExt as _,
-        process::{CommandExt as _, ExitStatusExt as _},
-    },
-    path::{Path, PathBuf},
-    process::{ExitCode, ExitStatus, Stdio},
+    os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
+    path::Path,
+    process::{ExitStatus, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -29,13 +25,15 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::recorded_run::{MAX_OUTPUT_BYTES, RecordedRun};
-use crate::{cli::printer::print_stderr, entropy::random_name};
+use super::{
+    recorded_run::{MAX_OUTPUT_BYTES, RecordedRun},
+    supervisor::StartReport,
+};
 
 /// How long output is read after the command has ended. A background process of it may keep the pipe open.
 const OUTPUT_GRACE: Duration = Duration::from_secs(2);
 /// The signals that are passed on to the command, and their numbers.
-const FORWARDED: [(SignalKind, Signal); 5] = [
+pub(super) const FORWARDED: [(SignalKind, Signal); 5] = [
     (SignalKind::terminate(), Signal::TERM),
     (SignalKind::interrupt(), Signal::INT),
     (SignalKind::hangup(), Signal::HUP),
@@ -73,13 +71,13 @@ pub(super) async fn run(command: &[OsString], env: &[(&str, String)]) -> Result<
     let current = || std::env::current_exe().map_err(|error| RunError::NotStarted(error.to_string()));
     let own = if own.exists() { own.to_owned() } else { current()? };
     let has_terminal = std::io::IsTerminal::is_terminal(&std::io::stdin());
-    let not_started = StartReport(std::env::temp_dir().join(format!("mailonce-once-{}", random_name())));
+    let mut report = StartReport::create().map_err(|error| RunError::NotStarted(error.to_string()))?;
     // A caller may ignore SIGCHLD, and a process inherits that: the end of the command would be lost. A handler ends it.
     let _ended = signal(SignalKind::child());
     let mut child = Command::new(own)
         .arg("once-child")
         .arg(std::process::id().to_string())
-        .arg(&not_started.0)
+        .arg(report.path())
         .arg("--")
         .args(command)
         .envs(env.iter().map(|(name, value)| (name, value)))
@@ -98,9 +96,13 @@ pub(super) async fn run(command: &[OsString], env: &[(&str, String)]) -> Result<
     let stdout = stdout.map(|from| OutputCopy::start(from, io::stdout()));
     let stderr = stderr.map(|from| OutputCopy::start(from, io::stderr()));
     let status = child.wait().await.map_err(lost)?;
+    if let (Some(_killed), Some(group)) = (status.signal(), group) {
+        // The supervisor was killed. The command must not go on, because it counts as ended.
+        let _gone = kill_process_group(group, Signal::KILL);
+    }
     let (stdout, stderr) = (finish(stdout).await, finish(stderr).await);
     forwarding.into_iter().for_each(|task| task.abort());
-    if let Some(why) = not_started.take() {
+    if let Some(why) = report.failure().map_err(lost)? {
         return Err(RunError::NotStarted(why));
     }
     Ok(RecordedRun {
@@ -117,7 +119,7 @@ fn limited(mut output: Vec<u8>) -> Vec<u8> {
 }
 
 /// The exit code as shells report it: 128 and the number of the signal that ended the command.
-fn exit_code(status: ExitStatus) -> u8 {
+pub(super) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
@@ -134,18 +136,6 @@ fn forward_signals(group: Option<Pid>) -> Vec<JoinHandle<()>> {
         }))
     };
     FORWARDED.into_iter().filter_map(forward).collect()
-}
-
-/// A file that `once-child` writes if it cannot become the command.
-struct StartReport(PathBuf);
-
-impl StartReport {
-    /// Why the command did not start; `None` if it did. Removes the file.
-    fn take(&self) -> Option<String> {
-        let why = std::fs::read_to_string(&self.0).ok()?;
-        let _gone = std::fs::remove_file(&self.0);
-        Some(why)
-    }
 }
 
 /// Output that is being copied, and its beginning so far.
@@ -202,25 +192,4 @@ async fn finish(copy: Option<OutputCopy>) -> Vec<u8> {
         Some(copy) => copy.finish().await,
         None => Vec::new(),
     }
-}
-
-/// Becomes the command of `once`, which is killed when its parent dies. Returns only if that fails.
-pub(crate) fn become_command(parent: u32, report: &Path, command: &[OsString]) -> ExitCode {
-    #[cfg(target_os = "linux")]
-    {
-        let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-        let current = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
-        // The parent may have died before the kernel was asked.
-        if asked.is_err() || current.and_then(|pid| u32::try_from(pid).ok()) != Some(parent) {
-            return ExitCode::from(126);
-        }
-        // This process disabled them for itself, and the command would inherit that.
-        let _ignored = rustix::thread::disable_transparent_huge_pages(false);
-    }
-    let Some((program, args)) = command.split_first() else { return ExitCode::from(126) };
-    let error = std::process::Command::new(program).args(args).exec();
-    let reported = File::create_new(report).and_then(|mut file| write!(file, "{error}"));
-    reported.unwrap_or_else(|why| print_stderr(&format!("mailonce once: {}: {why}", report.display())));
-    print_stderr(&format!("mailonce once: {}: {error}", program.to_string_lossy()));
-    ExitCode::from(126)
 }

@@ -1,18 +1,20 @@
 //! `once`: runs a command once, however many machines, timers and people start it.
 //!
 //! The claim has begun before the command starts, and is completed with the command's output and exit code after it.
-//! Whoever calls later gets that output and exit code. If this process is killed half-way, the command is killed with
-//! it, and the claim is `unknown` once its lease has ended.
+//! Whoever calls later gets that output and exit code. If this process is killed half-way, the command and its children are
+//! killed with it, and the claim is `unknown` once its lease has ended.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `claim_client` | the calls to the server, with retries |
 //! | `child` | the command: its process group, its signals, its output |
+//! | `supervisor` | the process that starts the command and kills its group when this process dies |
 //! | `recorded_run` | output and exit code as the claim stores them |
 
 mod child;
 mod claim_client;
 mod recorded_run;
+mod supervisor;
 
 use clap::Args;
 use mailonce_core::hex::format_hash;
@@ -28,7 +30,7 @@ use crate::{cli::printer::print_stderr, entropy::fresh_secret};
 use claim_client::{ACQUIRE_TIMEOUT, ClaimAnswer, ClaimClient, RECORD_TIMEOUT};
 use recorded_run::RecordedRun;
 
-pub(crate) use child::become_command;
+pub(crate) use supervisor::supervise;
 
 /// Exit codes of `once` itself. Everything else is the exit code of the command.
 mod exit {
@@ -163,7 +165,7 @@ async fn run(args: OnceArgs) -> Result<u8, OnceError> {
     child::check_command(&args.command).map_err(|why| OnceError::new(exit::NO_COMMAND, why))?;
     let client = CliClient::find(&args.reach).map_err(|error| OnceError::from_setting(&error))?;
     let client = ClaimClient::new(client);
-    let request = args.request();
+    let mut request = args.request();
     loop {
         let answer = client.post("/v1/claims", &request, ACQUIRE_TIMEOUT).await;
         let ClaimAnswer { status, body } = answer.map_err(|why| OnceError::new(exit::NO_SERVER, why))?;
@@ -171,6 +173,7 @@ async fn run(args: OnceArgs) -> Result<u8, OnceError> {
             (201, _) => return perform(&args, &client, &body).await,
             (200, _) => return replay(&body),
             (409, Some("busy")) if args.wait => {
+                keep_period(&mut request, &body);
                 let hint = body["retry_after"].as_u64().unwrap_or(WAIT_POLL_S);
                 tokio::time::sleep(Duration::from_secs(hint.clamp(1, WAIT_POLL_S))).await;
             }
@@ -195,10 +198,8 @@ impl OnceArgs {
             (key, ..) => body["key"] = json!(key),
         }
         if let Some(every) = &self.period {
-            body["intent"]["period"] = json!({ "every": every });
-            if let Some(zone) = &self.tz {
-                body["intent"]["period"]["time_zone"] = json!(zone);
-            }
+            let zone = self.tz.as_deref().unwrap_or("UTC");
+            body["intent"]["period"] = json!({ "every": every, "time_zone": zone });
             if let Some(grace) = self.grace {
                 body["intent"]["period"]["grace_s"] = json!(grace);
             }
@@ -207,6 +208,13 @@ impl OnceArgs {
             body["ttl"] = json!(ttl);
         }
         body
+    }
+}
+
+/// Keeps waiting for the period of the first answer. Computed again after a boundary, it would be another run.
+fn keep_period(request: &mut Value, answer: &Value) {
+    if let (Some(period), Some(named)) = (request.pointer_mut("/intent/period"), answer["period"].as_str()) {
+        *period = json!(named);
     }
 }
 

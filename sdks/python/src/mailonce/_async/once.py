@@ -17,16 +17,18 @@ from .._once import (
     Patience,
     UnknownClaim,
     acquire_call,
-    as_json,
     failure,
+    is_unreadable,
     lease_of,
     meaning,
     not_recorded,
     renewal,
     replayed,
     report_call,
+    same_period,
     step_key,
     step_options,
+    try_json,
     unknown,
 )
 from .caller import AsyncCaller
@@ -113,6 +115,7 @@ async def once(
                 settled: T = await _settle(call, error, verify)
                 return settled
             await asyncio.sleep(patience.pause(error))
+            asked = same_period(asked, error)
     if "token" not in answer:
         stored: T = replayed(answer)
         return stored
@@ -173,7 +176,7 @@ async def _perform(
         if after != "unknown":
             await _try_report(run, "fail", failure(error, retryable=after == "retry"))
         raise
-    return await _record(run, result)
+    return await _record(call, run, result)
 
 
 async def _try_report(run: AsyncOnceRun, verb: str, body: Mapping[str, Any]) -> None:
@@ -183,21 +186,21 @@ async def _try_report(run: AsyncOnceRun, verb: str, body: Mapping[str, Any]) -> 
         return
 
 
-async def _record(run: AsyncOnceRun, result: T) -> T:
+async def _report_fact(call: AsyncCaller, claim: str, verb: str, fact: Mapping[str, Any], result: Any) -> None:
+    """Reports that it happened: without the result if the server cannot read or store that."""
+    try:
+        await call.json(report_call(claim, verb, {**fact, "result": result}))
+    except MailonceError as error:
+        if not is_unreadable(error):
+            raise
+        await call.json(report_call(claim, verb, fact))
+
+
+async def _record(call: AsyncCaller, run: AsyncOnceRun, result: T) -> T:
     """Stores the result. Everybody gets what the server stores, the first caller included."""
-    stored: Any = None
-    fault: Exception | None = None
+    stored, fault = try_json(result)
     try:
-        stored = as_json(result)
-    except (TypeError, ValueError) as error:
-        fault = error
-    try:
-        try:
-            await run._report("complete", {"result": stored})
-        except MailonceError as error:
-            if error.status != 413:
-                raise
-            await run._report("complete", {})
+        await _report_fact(call, run.id, "complete", {"token": run._token}, stored)
     except MailonceError as error:
         raise not_recorded(run.id, stored) from error
     if fault is not None:
@@ -227,6 +230,8 @@ async def _look_up(claim: UnknownClaim, verify: Callable[[UnknownClaim], Awaitab
 
 
 async def _record_found(call: AsyncCaller, claim: str, found: Any) -> Any:
-    result = as_json(found)
-    await call.json(report_call(claim, "evidence", {"says": "done", "result": result}))
+    result, fault = try_json(found)
+    await _report_fact(call, claim, "evidence", {"says": "done"}, result)
+    if fault is not None:
+        raise fault
     return result

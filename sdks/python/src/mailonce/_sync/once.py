@@ -17,16 +17,18 @@ from .._once import (
     Patience,
     UnknownClaim,
     acquire_call,
-    as_json,
     failure,
+    is_unreadable,
     lease_of,
     meaning,
     not_recorded,
     renewal,
     replayed,
     report_call,
+    same_period,
     step_key,
     step_options,
+    try_json,
     unknown,
 )
 from .caller import Caller
@@ -113,6 +115,7 @@ def once(
                 settled: T = _settle(call, error, verify)
                 return settled
             time.sleep(patience.pause(error))
+            asked = same_period(asked, error)
     if "token" not in answer:
         stored: T = replayed(answer)
         return stored
@@ -173,7 +176,7 @@ def _perform(
         if after != "unknown":
             _try_report(run, "fail", failure(error, retryable=after == "retry"))
         raise
-    return _record(run, result)
+    return _record(call, run, result)
 
 
 def _try_report(run: OnceRun, verb: str, body: Mapping[str, Any]) -> None:
@@ -183,21 +186,21 @@ def _try_report(run: OnceRun, verb: str, body: Mapping[str, Any]) -> None:
         return
 
 
-def _record(run: OnceRun, result: T) -> T:
+def _report_fact(call: Caller, claim: str, verb: str, fact: Mapping[str, Any], result: Any) -> None:
+    """Reports that it happened: without the result if the server cannot read or store that."""
+    try:
+        call.json(report_call(claim, verb, {**fact, "result": result}))
+    except MailonceError as error:
+        if not is_unreadable(error):
+            raise
+        call.json(report_call(claim, verb, fact))
+
+
+def _record(call: Caller, run: OnceRun, result: T) -> T:
     """Stores the result. Everybody gets what the server stores, the first caller included."""
-    stored: Any = None
-    fault: Exception | None = None
+    stored, fault = try_json(result)
     try:
-        stored = as_json(result)
-    except (TypeError, ValueError) as error:
-        fault = error
-    try:
-        try:
-            run._report("complete", {"result": stored})
-        except MailonceError as error:
-            if error.status != 413:
-                raise
-            run._report("complete", {})
+        _report_fact(call, run.id, "complete", {"token": run._token}, stored)
     except MailonceError as error:
         raise not_recorded(run.id, stored) from error
     if fault is not None:
@@ -227,6 +230,8 @@ def _look_up(claim: UnknownClaim, verify: Callable[[UnknownClaim], Finding]) -> 
 
 
 def _record_found(call: Caller, claim: str, found: Any) -> Any:
-    result = as_json(found)
-    call.json(report_call(claim, "evidence", {"says": "done", "result": result}))
+    result, fault = try_json(found)
+    _report_fact(call, claim, "evidence", {"says": "done"}, result)
+    if fault is not None:
+        raise fault
     return result
