@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
-    conversation::escalation::Escalation,
+    conversation::escalation::{Escalation, EscalationState},
     events::event::{EventKind, NewEvent},
     id::TeamId,
     string_enum::string_enum,
@@ -102,6 +102,8 @@ impl Record {
         let kind = match was {
             None => EventKind::EscalationOpened,
             Some(was) if was.state == is.state => return None,
+            // It was closed, and is asked again.
+            Some(_) if is.state == EscalationState::Open => EventKind::EscalationOpened,
             Some(_) => EventKind::EscalationResolved,
         };
         let decided = is.decision.as_ref().map(|decided| decided.decision);

@@ -90,6 +90,10 @@ pub struct PersonalAccess {
     /// The same person in the other teams that the sign-in proved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_teams: Vec<(TeamId, PersonId)>,
+    /// When the person signed in. `None`: when the credential was created. A session that changes its team is a new
+    /// credential of the same sign-in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_in_at: Option<Time>,
 }
 
 /// A link that signs a person in once, as the record stores it.

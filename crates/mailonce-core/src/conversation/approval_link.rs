@@ -74,6 +74,13 @@ pub struct Notification {
     pub sent_at: Option<Time>,
 }
 
+impl Notification {
+    /// Nothing was attempted, and the first attempt is due.
+    pub fn due(now: Time) -> Self {
+        Self { attempts: 0, due_at: Some(now), sent_at: None }
+    }
+}
+
 impl ApprovalLink {
     /// The name of the record. Each addressee has one link for each question.
     pub fn record_name(escalation: Uuid, addressee: Addressee) -> String {

@@ -157,6 +157,9 @@ pub struct Escalation {
     /// The API key that asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened_by: Option<ApiKeyId>,
+    /// When it was asked again, after it had been closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reopened_at: Option<Time>,
 }
 
 /// The subject of a question.
@@ -248,7 +251,27 @@ impl EmailEdit {
 impl Escalation {
     /// A new question.
     pub fn open(reason: EscalationReason, about: EscalationSubject, opened_by: Option<ApiKeyId>) -> Self {
-        Self { reason, state: EscalationState::Open, about, expiry: None, decision: None, executed_at: None, opened_by }
+        Self {
+            reason,
+            state: EscalationState::Open,
+            about,
+            expiry: None,
+            decision: None,
+            executed_at: None,
+            opened_by,
+            reopened_at: None,
+        }
+    }
+
+    /// Asks a closed question again.
+    pub fn reopen(&mut self, now: Time) {
+        (self.state, self.decision, self.executed_at) = (EscalationState::Open, None, None);
+        self.reopened_at = Some(now);
+    }
+
+    /// When it was asked last. `created_at` is that of its record.
+    pub fn asked_at(&self, created_at: Time) -> Time {
+        self.reopened_at.unwrap_or(created_at)
     }
 
     /// The deduplication name. The same question has the same name, so it is asked once.

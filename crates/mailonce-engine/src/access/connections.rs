@@ -125,7 +125,12 @@ impl Access {
     ) -> Result<String, Problem> {
         let now = self.ctx.now();
         let id = ConnectionId(self.ctx.new_id(now));
-        let access = PersonalAccess { kind: PersonalAccessKind::Connection, person, other_teams: Vec::new() };
+        let access = PersonalAccess {
+            kind: PersonalAccessKind::Connection,
+            person,
+            other_teams: Vec::new(),
+            signed_in_at: None,
+        };
         let key = ApiKey {
             id: ApiKeyId(id.0),
             team,

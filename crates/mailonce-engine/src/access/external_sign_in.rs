@@ -22,7 +22,7 @@ use crate::{
         people::PersonView,
         sessions::{NewSession, SignIn},
     },
-    runtime::{hex::hex, problems::unavailable, records},
+    runtime::{hex::hex, problems::unavailable},
 };
 
 /// How long a person may take at the provider, in milliseconds.
@@ -59,8 +59,8 @@ pub struct ExternalIdentity {
     pub name: String,
     /// The verified address.
     pub address: Option<String>,
-    /// The role.
-    pub role: Role,
+    /// The role. `None`: the provider says that the person has none.
+    pub role: Option<Role>,
     /// Whether the provider decides about roles. Otherwise the role is that of new people, and admins may change it.
     pub is_role_claimed: bool,
     /// The names of the person's teams. `None`: everybody belongs to the only team.
@@ -108,13 +108,19 @@ impl Access {
         client: Option<IpAddr>,
     ) -> Result<NewSession, Problem> {
         let teams = self.teams_of_identity(identity).await?;
+        self.remove_lost_people(identity, &teams).await?;
+        let Some(role) = identity.role else {
+            return Err(refused(
+                "your account has no role for mailonce: the claim of `oidc.role_claim` must be viewer, approver or admin",
+            ));
+        };
         let Some(first) = teams.first() else {
             return Err(refused("your account belongs to no team of this server; ask an admin"));
         };
         self.spend_flow(flow, *first).await?;
         let mut people = Vec::with_capacity(teams.len());
         for team in teams {
-            people.push((team, self.ensure_external_person(team, identity).await?.id));
+            people.push((team, self.ensure_external_person(team, identity, role).await?.id));
         }
         let (team, person) = people.remove(0);
         self.start_session(SignIn { team, person, other_teams: people, client }).await
@@ -147,23 +153,48 @@ impl Access {
         }
     }
 
-    /// The person of an identity in a team, added or brought up to date.
-    async fn ensure_external_person(&self, team: TeamId, identity: &ExternalIdentity) -> Result<PersonView, Problem> {
-        // Nobody can guess the name of the record, and so nobody can prepare one for somebody else's account.
+    /// The name of the record of an account. Nobody can guess it, and so nobody can prepare one for somebody else's.
+    fn account_name(&self, identity: &ExternalIdentity) -> String {
         let account = [identity.issuer.as_bytes(), identity.subject.as_bytes()];
-        let name = format!("oidc:{}", hex(&self.ctx.secret.mac("oidc-account", &account)));
-        let existing = self.ctx.store.record_by_name(team, RecordKind::Person, &name).await.map_err(unavailable)?;
-        let existing: Option<Person> = existing.as_ref().map(records::decode).transpose()?;
-        let person = Person {
+        format!("oidc:{}", hex(&self.ctx.secret.mac("oidc-account", &account)))
+    }
+
+    /// Removes the person of an account from the teams that the provider no longer names, and from all teams when it
+    /// names no role. Otherwise a person who may not sign in any more would go on getting approval links.
+    async fn remove_lost_people(&self, identity: &ExternalIdentity, kept: &[TeamId]) -> Result<(), Problem> {
+        let (name, kind, mut has_removed) = (self.account_name(identity), RecordKind::Person, false);
+        for team in self.teams().await? {
+            if identity.role.is_some() && (identity.teams.is_none() || kept.contains(&team.id)) {
+                continue;
+            }
+            let found = self.ctx.store.record_by_name(team.id, kind, &name).await.map_err(unavailable)?;
+            let Some(record) = found else { continue };
+            has_removed |= self.ctx.store.remove_record(team.id, kind, record.id).await.map_err(unavailable)?.is_some();
+        }
+        if has_removed {
+            self.clear_credentials();
+            self.check_active_keys().await;
+        }
+        Ok(())
+    }
+
+    /// The person of an identity in a team, added or brought up to date.
+    async fn ensure_external_person(
+        &self,
+        team: TeamId,
+        identity: &ExternalIdentity,
+        role: Role,
+    ) -> Result<PersonView, Problem> {
+        let describe = |existing: Option<&Person>| Person {
             name: identity.name.clone(),
             address: identity.address.clone().filter(|address| Address::parse(address).is_ok()),
-            role: match &existing {
+            role: match existing {
                 Some(person) if !identity.is_role_claimed => person.role,
-                _ => identity.role,
+                _ => role,
             },
-            operator: existing.as_ref().is_some_and(|person| person.operator),
+            operator: existing.is_some_and(|person| person.operator),
             signed_out_at: None,
         };
-        self.ensure_person(team, &name, person).await
+        self.ensure_person(team, &self.account_name(identity), describe).await
     }
 }

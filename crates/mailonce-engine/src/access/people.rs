@@ -8,7 +8,7 @@ use mailonce_core::{
     address::Address,
     id::{PersonId, TeamId},
     limits,
-    operation::IdempotentResult,
+    operation::{IdempotentResult, KeyedOperation},
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,
@@ -18,8 +18,8 @@ use uuid::Uuid;
 use crate::{
     access::{Access, api_keys::check_name, caller::Caller},
     runtime::{
-        keyed_call::KeyedCall,
-        problems::unavailable,
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
         records::{self, CreateOutcome, CursorPage},
     },
 };
@@ -172,26 +172,53 @@ impl Access {
         PersonView::of(&removed)
     }
 
-    /// Ends all sessions and connections of a person. A person may do this, and so may an admin of the team.
-    pub async fn sign_out_everywhere(&self, caller: &Caller, id: PersonId) -> Result<PersonView, Problem> {
+    /// Ends all sessions, connections and approval links of a person. A person may do this, in all teams that the
+    /// sign-in proved, and so may an admin of the team.
+    pub async fn sign_out_everywhere(
+        &self,
+        caller: &Caller,
+        id: PersonId,
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<PersonView, Problem> {
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), self.ctx.now());
         if caller.person() != Some(id) {
             require_people_access(caller)?;
+            return self.end_all_sessions(caller.team.id, id, operation).await;
         }
-        self.end_all_sessions(caller.team.id, id).await
+        let others = caller.key.details.on_behalf_of.as_ref().map(|access| access.other_teams.as_slice());
+        for (team, person) in others.unwrap_or_default() {
+            match self.end_all_sessions(*team, *person, None).await {
+                // An admin of that team has removed the person, so nothing is left to end.
+                Err(problem) if problem.code == Code::NotFound => {}
+                ended => drop(ended?),
+            }
+        }
+        self.end_all_sessions(caller.team.id, id, operation).await
     }
 
-    async fn end_all_sessions(&self, team: TeamId, id: PersonId) -> Result<PersonView, Problem> {
+    async fn end_all_sessions(
+        &self,
+        team: TeamId,
+        id: PersonId,
+        operation: Option<KeyedOperation>,
+    ) -> Result<PersonView, Problem> {
         let kind = RecordKind::Person;
         for _ in 0..MAX_CONFLICT_RETRIES {
             let record = self.ctx.store.record(team, kind, id.0).await.map_err(unavailable)?;
             let record = record.ok_or_else(|| person_not_found(id))?;
             let now = self.ctx.now();
             let person = Person { signed_out_at: Some(now), ..records::decode(&record)? };
-            let changed = self.ctx.store.change_record(record.edit(records::encode(&person)?), None, now).await;
+            let edit = record.edit(records::encode(&person)?);
+            let changed = self.ctx.store.change_record(edit, operation.clone(), now).await;
             self.credentials.clear();
-            if let IdempotentResult::Done(RecordChangeResult::Changed(record)) = changed.map_err(unavailable)? {
-                self.check_active_keys().await;
-                return PersonView::of(&record);
+            match changed.map_err(unavailable)? {
+                IdempotentResult::Done(RecordChangeResult::Changed(record)) => {
+                    self.check_active_keys().await;
+                    return PersonView::of(&record);
+                }
+                IdempotentResult::Replayed(_) => return PersonView::of(&record),
+                IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
+                IdempotentResult::Done(_) => {}
             }
         }
         Err(Problem::new(Code::Unavailable, "the person was changed several times meanwhile; try again"))
@@ -201,24 +228,24 @@ impl Access {
     pub async fn sign_out_everybody(&self) -> Result<(), Problem> {
         for team in self.teams().await? {
             for view in self.people_of(team.id).await? {
-                self.end_all_sessions(team.id, view.id).await?;
+                self.end_all_sessions(team.id, view.id, None).await?;
             }
         }
         Ok(())
     }
 
-    /// The person with this name in a team, after the given details were applied. For the command line, which opens the
-    /// ledger directly, and for sign-ins that another server vouches for.
+    /// The person with this name in a team, as `describe` makes it from the existing one. For the command line, which
+    /// opens the ledger directly, and for sign-ins that another server vouches for. `describe` is called again after a
+    /// conflict, so that what an admin changed meanwhile is kept.
     pub(crate) async fn ensure_person(
         &self,
         team: TeamId,
         record_name: &str,
-        person: Person,
+        describe: impl Fn(Option<&Person>) -> Person + Send,
     ) -> Result<PersonView, Problem> {
-        let person = normalize(person)?;
         for _ in 0..MAX_CONFLICT_RETRIES {
             let now = self.ctx.now();
-            let (id, json) = (self.ctx.new_id(now), records::encode(&person)?);
+            let (id, json) = (self.ctx.new_id(now), records::encode(&normalize(describe(None))?)?);
             let record = Record {
                 team,
                 kind: RecordKind::Person,
@@ -236,11 +263,12 @@ impl Access {
                 IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => continue,
             };
             let view = PersonView::of(&existing)?;
+            let person = normalize(describe(Some(&view.person)))?;
             let address = person.address.clone().or(view.person.address.clone());
             // Whoever has a session or link of the person so far must not become an operator by it.
             let is_raised = person.operator && !view.person.operator;
             let signed_out_at = if is_raised { Some(now) } else { view.person.signed_out_at };
-            let next = Person { address, signed_out_at, ..person.clone() };
+            let next = Person { address, signed_out_at, ..person };
             if next == view.person {
                 return Ok(view);
             }

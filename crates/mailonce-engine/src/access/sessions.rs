@@ -12,6 +12,7 @@ use mailonce_core::{
     },
     id::{ApiKeyId, PersonId, TeamId},
     limits,
+    operation::IdempotentResult,
     problem::{Code, Problem},
     record::{Record, RecordKind},
     time::Time,
@@ -27,7 +28,12 @@ use crate::{
         caller::Caller,
         people::PersonView,
     },
-    runtime::{hex::hex, problems::unavailable, records},
+    runtime::{
+        hex::hex,
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+        records::{self, CreateOutcome},
+    },
 };
 
 /// How long a sign-in link works, in milliseconds.
@@ -87,6 +93,11 @@ fn parse_token(token: &str) -> Option<(Uuid, &str)> {
     Some((Uuid::try_parse(id).ok().filter(|_| id.len() == 32)?, secret))
 }
 
+/// When the person of a session signed in. Changing the team starts a new session, but proves nothing anew.
+fn signed_in_at(key: &ApiKey) -> Time {
+    key.details.on_behalf_of.as_ref().and_then(|access| access.signed_in_at).unwrap_or(key.created_at)
+}
+
 /// Refuses a session that its person ended, or that was unused for too long. Returns the person's scopes otherwise.
 pub(super) fn check_session(
     key: &ApiKey,
@@ -95,7 +106,7 @@ pub(super) fn check_session(
     now: Time,
 ) -> Result<Vec<ApiKeyScope>, Problem> {
     let person = person.ok_or_else(|| session_ended("the person was removed"))?;
-    if key.revoked_at.is_some() || person.has_signed_out_since(key.created_at) {
+    if key.revoked_at.is_some() || person.has_signed_out_since(signed_in_at(key)) {
         return Err(session_ended("you signed out"));
     }
     if !key.is_active(now) {
@@ -108,19 +119,31 @@ pub(super) fn check_session(
 }
 
 impl Access {
-    /// Makes a link that signs a person of the caller's team in.
+    /// Makes a link that signs a person of the caller's team in, or returns the one that an earlier call with the same key
+    /// made.
     pub async fn create_sign_in_link(
         &self,
         caller: &Caller,
         id: PersonId,
-        loopback_only: bool,
-    ) -> Result<NewSignInLink, Problem> {
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<NewSignInLink>, Problem> {
         let person = self.person(caller, id).await?;
         // Otherwise an admin of one team could become an operator of the installation.
         if person.person.operator {
             caller.require_scope(ApiKeyScope::Operator)?;
         }
-        self.store_sign_in_link(caller.team.id, person, loopback_only).await
+        let keyed_call = keyed_call.as_ref();
+        let (new, record) = self.new_sign_in_link(caller.team.id, person, false).await?;
+        let (now, answer) = (self.ctx.now(), (new.token.clone(), new.expires_at));
+        let operation = operation(caller, keyed_call, self.ctx.seal_answer(keyed_call, &answer), now);
+        match self.ctx.store.create_record(record, operation).await.map_err(unavailable)? {
+            IdempotentResult::Done(_) => Ok(CreateOutcome { value: new, is_new: true }),
+            IdempotentResult::Replayed(first) => {
+                let (token, expires_at) = self.ctx.open_answer(keyed_call, &first)?;
+                Ok(CreateOutcome { value: NewSignInLink { token, expires_at, ..new }, is_new: false })
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
     }
 
     /// Makes a sign-in link for a person, who is added or changed first. For `dev` and the command line, which open the
@@ -132,16 +155,19 @@ impl Access {
         loopback_only: bool,
     ) -> Result<NewSignInLink, Problem> {
         let name = person.name.trim().to_owned();
-        let person = self.ensure_person(team, &name, person).await?;
-        self.store_sign_in_link(team, person, loopback_only).await
+        let person = self.ensure_person(team, &name, |_| person.clone()).await?;
+        let (new, record) = self.new_sign_in_link(team, person, loopback_only).await?;
+        self.ctx.store.create_record(record, None).await.map(|_created| ()).map_err(unavailable)?;
+        Ok(new)
     }
 
-    async fn store_sign_in_link(
+    /// A new sign-in link, and the record to store.
+    async fn new_sign_in_link(
         &self,
         team: TeamId,
         person: PersonView,
         loopback_only: bool,
-    ) -> Result<NewSignInLink, Problem> {
+    ) -> Result<(NewSignInLink, Record), Problem> {
         self.remove_expired_links(team).await?;
         let now = self.ctx.now();
         let (id, secret, expires_at) = (self.ctx.new_id(now), self.new_secret(), now.plus(LINK_MS));
@@ -150,8 +176,7 @@ impl Access {
         let json = records::encode(&link)?;
         let record =
             Record { team, kind: RecordKind::SignInLink, id, name: id.to_string(), rev: 1, created_at: now, json };
-        self.ctx.store.create_record(record, None).await.map(|_created| ()).map_err(unavailable)?;
-        Ok(NewSignInLink { token: format!("{}-{secret}", id.simple()), expires_at, person })
+        Ok((NewSignInLink { token: format!("{}-{secret}", id.simple()), expires_at, person }, record))
     }
 
     fn link_hash(&self, id: Uuid, secret: &str) -> String {
@@ -219,15 +244,21 @@ impl Access {
         let now = self.ctx.now();
         let from = CallSource::of_client(sign_in.client, AliasKey::of(&self.ctx.secret));
         CallOrigin::of_person(sign_in.person, sign_in.team, from, now).set();
-        self.store_session(sign_in, now.plus(SESSION_MS)).await
+        self.store_session(sign_in, now, now.plus(SESSION_MS)).await
     }
 
-    async fn store_session(&self, sign_in: SignIn, expires_at: Time) -> Result<NewSession, Problem> {
+    async fn store_session(
+        &self,
+        sign_in: SignIn,
+        signed_in_at: Time,
+        expires_at: Time,
+    ) -> Result<NewSession, Problem> {
         let (now, secret) = (self.ctx.now(), self.new_secret());
         let access = PersonalAccess {
             kind: PersonalAccessKind::Session,
             person: sign_in.person,
             other_teams: sign_in.other_teams,
+            signed_in_at: Some(signed_in_at),
         };
         let details = ApiKeyDetails {
             expires_at: Some(expires_at),
@@ -263,12 +294,17 @@ impl Access {
         let access = caller.key.details.on_behalf_of.as_ref().ok_or_else(not_a_session)?;
         let not_found = || Problem::new(Code::NotFound, format!("you have no team {team}"));
         let (_, person) = *access.other_teams.iter().find(|(other, _)| *other == team).ok_or_else(not_found)?;
-        self.person_of(team, person).await?.ok_or_else(not_found)?;
+        let view = self.person_of(team, person).await?.ok_or_else(not_found)?;
+        let signed_in_at = signed_in_at(&caller.key);
+        if view.person.has_signed_out_since(signed_in_at) {
+            return Err(Problem::new(Code::NotFound, "you signed out of this team; sign in again to act in it"));
+        }
         let mut other_teams = access.other_teams.clone();
         other_teams.retain(|(other, _)| *other != team);
         other_teams.push((caller.team.id, access.person));
         let expires_at = caller.key.details.expires_at.unwrap_or_else(|| self.ctx.now());
-        let new = self.store_session(SignIn { team, person, other_teams, client: None }, expires_at).await?;
+        let sign_in = SignIn { team, person, other_teams, client: None };
+        let new = self.store_session(sign_in, signed_in_at, expires_at).await?;
         self.end_session(caller).await?;
         Ok(new)
     }

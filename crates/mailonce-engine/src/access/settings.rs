@@ -206,11 +206,6 @@ impl SettingsPatch {
 
     fn check(&self) -> Result<(), Problem> {
         self.check_unsubscribe_tags()?;
-        if let Some(Some(emails)) = &self.approval_emails
-            && let Err(error) = NamedAddress::parse(&emails.from)
-        {
-            return Err(Problem::invalid_field("approval_emails.from", error.to_string()));
-        }
         let Some(Some(notify)) = &self.notify else { return Ok(()) };
         let fault = |path: &str, message: String| Err(Problem::invalid_field(path, message));
         if notify.to.is_empty() || notify.to.len() > MAX_NOTIFY_RECIPIENTS {
@@ -307,6 +302,11 @@ impl Access {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         patch.check()?;
+        if let Some(Some(emails)) = &patch.approval_emails {
+            let from = NamedAddress::parse(&emails.from);
+            let from = from.map_err(|error| Problem::invalid_field("approval_emails.from", error.to_string()))?;
+            self.check_approval_sender(&from.to_address()).await?;
+        }
         let has_tags = patch.unsubscribe_tags.as_ref().is_some_and(|tags| !tags.is_empty());
         if has_tags && self.ctx.deps.public_url.is_none() {
             let message = "needs a URL that recipients can reach: an operator sets `http.public_url` first";

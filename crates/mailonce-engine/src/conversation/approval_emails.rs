@@ -35,10 +35,22 @@ impl Escalations {
         from: &str,
         notices: &[DueNotice],
     ) -> Result<(), String> {
-        let Some((first, address)) = notices.first().zip(person.person.address.clone()) else { return Ok(()) };
-        let subject = match notices.len() {
-            1 => format!("{} {}", first.view.escalation.reason.question(), describe(&first.view)),
-            count => format!("{count} questions wait for your decision"),
+        let (content, route) = self.email_of_questions(team, person, from, notices).await?;
+        self.send_unrecorded(team, &route, &content, notices).await
+    }
+
+    /// The email about these questions, and the transport that leads to the person. Fails when none can be sent.
+    pub(super) async fn email_of_questions(
+        &self,
+        team: TeamId,
+        person: &PersonView,
+        from: &str,
+        notices: &[DueNotice],
+    ) -> Result<(EmailContent, Arc<OutboundRoute>), String> {
+        let address = person.person.address.clone().ok_or("the person has no address")?;
+        let subject = match notices {
+            [one] => format!("{} {}", one.view.escalation.reason.question(), describe(&one.view)),
+            _ => format!("{} questions wait for your decision", notices.len()),
         };
         let raw = RawContent {
             from: from.to_owned(),
@@ -50,15 +62,12 @@ impl Escalations {
         let content = EmailContent::validate(raw).map_err(|faults| format!("{faults:?}"))?;
         let sender = content.from.to_address();
         self.access.check_sender(team, sender.as_str()).await.map_err(|problem| problem.detail)?;
+        // An inbox may have been created there since the setting was made.
+        self.access.check_approval_sender(&sender).await.map_err(|problem| problem.detail)?;
         let name = self.ctx.transports.select(&content, Channel::Http, self.ctx.entropy.next_u64());
         let route = self.ctx.transports.get(name).filter(|_| name != LOCAL_TRANSPORT);
-        let Some(route) = route else {
-            tracing::info!(
-                "no transport leads to people, so a notification stays unsent: only the sandbox is configured"
-            );
-            return Ok(());
-        };
-        self.send_unrecorded(team, route, &content, first).await
+        let route = route.ok_or("no transport leads to people: only the sandbox is configured")?;
+        Ok((content, Arc::clone(route)))
     }
 
     fn text(&self, notices: &[DueNotice]) -> Result<String, String> {
@@ -76,19 +85,31 @@ impl Escalations {
         Ok(parts.join("\n"))
     }
 
+    /// From what the key and the Message-ID of an email are made. It is the same for every attempt, so that a provider
+    /// that knows the first one does not send a second. With another question, sender or recipient it is another email.
+    fn email_mac(&self, content: &EmailContent, notices: &[DueNotice]) -> [u8; 32] {
+        let addresses = [content.from.to_address().as_str().to_owned(), content.recipients().join(",")];
+        let mut parts: Vec<&[u8]> = addresses.iter().map(String::as_bytes).collect();
+        // A question that was asked again has a new deadline.
+        let deadlines: Vec<[u8; 8]> = notices.iter().map(|notice| notice.link.expires_at.0.to_be_bytes()).collect();
+        parts.extend(notices.iter().map(|notice| notice.record.id.as_bytes().as_slice()));
+        parts.extend(deadlines.iter().map(<[u8; 8]>::as_slice));
+        self.ctx.secret.mac("approval-email", &parts)
+    }
+
     /// Hands an email to a transport without storing it.
     async fn send_unrecorded(
         &self,
         team: TeamId,
         route: &OutboundRoute,
         content: &EmailContent,
-        notice: &DueNotice,
+        notices: &[DueNotice],
     ) -> Result<(), String> {
-        let (id, now) = (EmailId(notice.record.id), self.ctx.now());
+        let first = notices.first().ok_or("there is no question")?;
+        let (id, now) = (EmailId(first.record.id), self.ctx.now());
         let from = content.from.to_address();
-        let attempt = notice.link.notification.as_ref().map_or(1, |notification| notification.attempts);
-        // The same key for every attempt, so that a provider that knows the first one does not send a second.
-        let mac = self.ctx.secret.mac("approval-email", &[notice.record.id.as_bytes()]);
+        let attempt = first.link.notification.as_ref().map_or(1, |notification| notification.attempts);
+        let mac = self.email_mac(content, notices);
         let mut key = [0; 16];
         key.copy_from_slice(&mac[..16]);
         let message_id = format!("<{}@{}>", hex(&mac[16..]), from.domain());
@@ -118,6 +139,7 @@ impl Escalations {
             email: id,
             handoff: 0,
             attempt,
+            // Not null, which some relays refuse. No inbox has this address, so no agent reads a bounce or a reply.
             return_path: from.as_str().to_owned(),
             envelope_id: hex(&mac[8..16]),
             recipients: content.recipients().iter().map(|to| (*to).to_owned()).collect(),
@@ -136,9 +158,11 @@ async fn hand_over(route: &OutboundRoute, envelope: FrozenEnvelope) -> Result<()
     let ready = prepared.map_err(|reply| reply.text)?;
     let Ok(reply) = tokio::time::timeout(timeout, ready.hand_over()).await else { return Ok(()) };
     match reply.meaning {
-        ReplyMeaning::Deferred | ReplyMeaning::Refused | ReplyMeaning::Fault | ReplyMeaning::Concurrent => {
-            Err(reply.text)
-        }
-        ReplyMeaning::Accepted | ReplyMeaning::Repeated | ReplyMeaning::Mismatch | ReplyMeaning::Unknown => Ok(()),
+        ReplyMeaning::Deferred
+        | ReplyMeaning::Refused
+        | ReplyMeaning::Fault
+        | ReplyMeaning::Concurrent
+        | ReplyMeaning::Mismatch => Err(reply.text),
+        ReplyMeaning::Accepted | ReplyMeaning::Repeated | ReplyMeaning::Unknown => Ok(()),
     }
 }

@@ -7,7 +7,7 @@
 use mailonce_core::{
     access::{
         call_origin::{AliasKey, CallOrigin, CallSource},
-        person::{PersonalAccess, PersonalAccessKind},
+        person::{Person, PersonalAccess, PersonalAccessKind},
         team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
     },
     control::audit::act::Act,
@@ -31,9 +31,14 @@ use crate::{
     access::caller::Caller,
     conversation::{
         Escalations,
-        escalations::{DecisionRequest, EscalationView, not_open},
+        escalations::{DecisionRequest, EscalationView},
     },
-    runtime::{hex::hex, problems::unavailable, records},
+    runtime::{
+        hex::hex,
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+        records,
+    },
 };
 
 /// How long a link works, in milliseconds.
@@ -77,14 +82,23 @@ pub struct ApprovalPage {
     pub waiting: Vec<String>,
 }
 
+/// When a link that is made now expires. A link is never older than its question, whose node may have a faster clock.
+pub(super) fn link_expiry(view: &EscalationView, now: Time) -> Time {
+    now.max(view.escalation.asked_at(view.created_at)).plus(LINK_MS)
+}
+
 fn unknown_link() -> Problem {
     Problem::new(Code::NotFound, "this link is not one of this server")
 }
 
 /// The caller that an addressee is: it may see and decide, and nothing else.
 pub(super) fn link_caller(team: Team, link: Uuid, addressee: Addressee, now: Time) -> Caller {
-    let access =
-        PersonalAccess { kind: PersonalAccessKind::Session, person: PersonId(addressee.id()), other_teams: Vec::new() };
+    let access = PersonalAccess {
+        kind: PersonalAccessKind::Session,
+        person: PersonId(addressee.id()),
+        other_teams: Vec::new(),
+        signed_in_at: None,
+    };
     let details = ApiKeyDetails {
         on_behalf_of: Some(access),
         ..ApiKeyDetails::unrestricted("approval link", vec![ApiKeyScope::Read, ApiKeyScope::Approve])
@@ -108,12 +122,14 @@ impl Escalations {
         caller: &Caller,
         escalation: Uuid,
         person: PersonId,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<NewApprovalLink, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
+        self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await?;
         let view = self.escalation(caller, escalation).await?;
         if view.escalation.state != EscalationState::Open {
-            return Err(not_open(view.escalation.state, view.rev));
+            return Err(self.not_open(caller.team.id, view.rev, &view.escalation).await?);
         }
         let invalid = |message: &str| Problem::invalid_field("person", message);
         let found = self.access.person_of(caller.team.id, person).await?;
@@ -127,6 +143,14 @@ impl Escalations {
         if !is_new {
             let act = Act::new(Some(team), "approval_link.shown", about);
             self.ctx.store.record_act(act, self.ctx.now()).await.map_err(unavailable)?;
+        }
+        let now = self.ctx.now();
+        // The call returns the same link again by itself. Its key only keeps another call from using it.
+        if let Some(operation) = operation(caller, keyed_call.as_ref(), Vec::new(), now)
+            && let IdempotentResult::KeyMismatch(bound) =
+                self.ctx.store.bind_operation(operation, now).await.map_err(unavailable)?
+        {
+            return Err(key_mismatch(&bound));
         }
         Ok(link)
     }
@@ -142,7 +166,8 @@ impl Escalations {
         let name = ApprovalLink::record_name(view.id, addressee);
         if let Some(record) = self.ctx.store.record_by_name(team, kind, &name).await.map_err(unavailable)? {
             let known: ApprovalLink = records::decode(&record)?;
-            if now < known.expires_at && known.digest == preview_digest(view) {
+            let has_ended = self.addressee_name(&record, addressee).await?.is_none();
+            if now < known.expires_at && known.digest == preview_digest(view) && !has_ended {
                 return Ok((self.new_link(&record, &known), false));
             }
             self.ctx.store.remove_record(team, kind, record.id).await.map_err(unavailable)?;
@@ -160,7 +185,7 @@ impl Escalations {
         notification: Option<Notification>,
     ) -> Result<Record, Problem> {
         let (now, escalation) = (self.ctx.now(), view.id);
-        let (digest, expires_at) = (preview_digest(view), now.plus(LINK_MS));
+        let (digest, expires_at) = (preview_digest(view), link_expiry(view, now));
         let link = ApprovalLink { escalation, addressee, digest, expires_at, notification };
         let record = Record {
             team,
@@ -217,7 +242,7 @@ impl Escalations {
 
     async fn page_of(&self, record: &Record, link: &ApprovalLink, caller: &Caller) -> Result<ApprovalPage, Problem> {
         let view = self.escalation(caller, link.escalation).await?;
-        let addressee = self.addressee_name(record.team, link.addressee).await?;
+        let addressee = self.addressee_name(record, link.addressee).await?;
         let state = match (&addressee, view.escalation.state) {
             (_, state) if state != EscalationState::Open => LinkState::Decided,
             (None, _) => LinkState::Expired,
@@ -229,16 +254,20 @@ impl Escalations {
         Ok(ApprovalPage { state, view, addressee, decided_now: false, waiting: Vec::new() })
     }
 
-    /// The name of an addressee who may decide; `None` for one who may not, or no longer exists.
-    async fn addressee_name(&self, team: TeamId, addressee: Addressee) -> Result<Option<String>, Problem> {
+    /// The name of an addressee who may decide by a link; `None` for one who may not, no longer exists, or signed out
+    /// everywhere since the link was made.
+    async fn addressee_name(&self, link: &Record, addressee: Addressee) -> Result<Option<String>, Problem> {
         match addressee {
             Addressee::Person(id) => {
-                let found = self.access.person_of(team, id).await?.map(|view| view.person);
-                Ok(found.filter(|person| person.scopes().contains(&ApiKeyScope::Approve)).map(|person| person.name))
+                let found = self.access.person_of(link.team, id).await?.map(|view| view.person);
+                let may_decide = |person: &Person| {
+                    person.scopes().contains(&ApiKeyScope::Approve) && !person.has_signed_out_since(link.created_at)
+                };
+                Ok(found.filter(may_decide).map(|person| person.name))
             }
             Addressee::Target(id) => {
                 let kind = RecordKind::NotificationTarget;
-                let record = self.ctx.store.record(team, kind, id).await.map_err(unavailable)?;
+                let record = self.ctx.store.record(link.team, kind, id).await.map_err(unavailable)?;
                 Ok(record.map(|record| record.name))
             }
         }
@@ -255,7 +284,8 @@ impl Escalations {
             }
             let asked = self.ctx.store.record(own.team, RecordKind::Escalation, other.escalation).await;
             let Some(asked) = asked.map_err(unavailable)? else { continue };
-            if records::decode::<Escalation>(&asked)?.state == EscalationState::Open {
+            let is_open = records::decode::<Escalation>(&asked)?.state == EscalationState::Open;
+            if is_open && self.addressee_name(record, other.addressee).await?.is_some() {
                 tokens.push(self.link_token(record.id));
             }
         }
@@ -293,7 +323,7 @@ impl Escalations {
     }
 }
 
-fn preview_digest(view: &EscalationView) -> Option<String> {
+pub(super) fn preview_digest(view: &EscalationView) -> Option<String> {
     let (email, preview) = view.email.as_ref()?;
     Some(preview.as_ref()?.digest(email.id))
 }

@@ -117,8 +117,10 @@ impl Escalations {
         if escalation.state == EscalationState::Open || escalation.has_pending_decision() {
             return Ok(());
         }
-        (escalation.state, escalation.decision, escalation.executed_at) = (EscalationState::Open, None, None);
-        self.save_escalation(record, &escalation).await
+        escalation.reopen(self.ctx.now());
+        self.save_escalation(record, &escalation).await?;
+        self.track_question(record, &escalation);
+        Ok(())
     }
 
     /// The record of the escalation about an email with this reason.
@@ -266,6 +268,7 @@ impl Escalations {
                 shown: None,
             });
         } else {
+            self.track_question(record, &escalation);
             return Ok(());
         }
         self.save_escalation(record, &escalation).await?;

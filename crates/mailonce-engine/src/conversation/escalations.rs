@@ -15,7 +15,7 @@ use mailonce_core::{
     conversation::escalation::{
         Decision, DecisionRecord, EmailEdit, Escalation, EscalationReason, EscalationState, EscalationSubject,
     },
-    id::{EmailId, MessageId, TeamId, ThreadId},
+    id::{ApiKeyId, EmailId, MessageId, TeamId, ThreadId},
     limits,
     operation::IdempotentResult,
     outbound::{
@@ -105,6 +105,12 @@ fn view(record: &Record) -> Result<EscalationView, Problem> {
     })
 }
 
+/// Whether a character may not be in a question: control characters other than line breaks and tabs, which no email can
+/// have and which a terminal would obey.
+pub(super) fn is_forbidden_in_question(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\r' | '\t')
+}
+
 impl Escalations {
     /// Opens an escalation for an agent's question, or returns the one that is already open.
     pub async fn ask_person(
@@ -113,6 +119,10 @@ impl Escalations {
         new: NewEscalation,
     ) -> Result<CreateOutcome<EscalationView>, Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
+        if new.question.chars().any(is_forbidden_in_question) {
+            let detail = "must have no control characters other than line breaks and tabs";
+            return Err(Problem::invalid_field("question", detail));
+        }
         let mut about =
             EscalationSubject { question: Some(new.question), entity: new.entity, ..EscalationSubject::default() };
         if let Some(id) = new.message {
@@ -227,6 +237,40 @@ impl Escalations {
         Ok(target.map(|record| record.name))
     }
 
+    /// The problem for a decision about an escalation that has changed since it was read.
+    async fn conflict_with(&self, record: &Record) -> Result<Problem, Problem> {
+        let escalation: Escalation = records::decode(record)?;
+        match escalation.state {
+            EscalationState::Open => Ok(stale_rev(record)),
+            _ => self.not_open(record.team, record.rev, &escalation).await,
+        }
+    }
+
+    /// The problem for a decision about an escalation that is closed. It names whoever decided, and how.
+    pub(super) async fn not_open(&self, team: TeamId, rev: u32, escalation: &Escalation) -> Result<Problem, Problem> {
+        let state = escalation.state.as_str();
+        let decided = escalation.decision.as_ref().filter(|decided| decided.by.is_some());
+        let Some(decided) = decided else {
+            let problem = Problem::new(Code::NotOpen, format!("this escalation is {state}"));
+            return Ok(problem.with_extension("state", state).with_extension("rev", rev));
+        };
+        let name = match self.decider_name(team, escalation).await? {
+            Some(name) => name,
+            None => self.key_name(team, decided.by).await?,
+        };
+        let decision = decided.decision.as_str();
+        let detail = format!("this escalation is {state}: {name} decided `{decision}` at {}", decided.at);
+        let problem = Problem::new(Code::NotOpen, detail).with_extension("state", state).with_extension("rev", rev);
+        Ok(problem.with_extension("decided_by", name).with_extension("as", decision))
+    }
+
+    /// The name of an API key that decided.
+    async fn key_name(&self, team: TeamId, id: Option<ApiKeyId>) -> Result<String, Problem> {
+        let keys = self.ctx.store.api_keys(team).await.map_err(unavailable)?;
+        let key = keys.into_iter().find(|key| Some(key.id) == id);
+        Ok(key.map_or_else(|| "somebody".to_owned(), |key| format!("API key {}", key.details.name)))
+    }
+
     /// The earlier email because of which this one is held, with a line diff.
     async fn find_earlier_email(
         &self,
@@ -304,7 +348,9 @@ impl Escalations {
             let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
             match self.ctx.store.change_record(edit, operation, now).await.map_err(unavailable)? {
                 IdempotentResult::Done(RecordChangeResult::Changed(_)) | IdempotentResult::Replayed(_) => {}
-                IdempotentResult::Done(RecordChangeResult::Stale(record)) => return Err(stale_rev(&record)),
+                IdempotentResult::Done(RecordChangeResult::Stale(record)) => {
+                    return Err(self.conflict_with(&record).await?);
+                }
                 IdempotentResult::Done(RecordChangeResult::Missing) => {
                     return Err(records::not_found(kind, &id.to_string()));
                 }
@@ -338,16 +384,14 @@ impl Escalations {
     /// The escalation with this decision, or the problem that prevents it.
     async fn with_decision(&self, record: &Record, rev: u32, decision: DecisionRecord) -> Result<Escalation, Problem> {
         let mut escalation: Escalation = records::decode(record)?;
-        if escalation.state != EscalationState::Open {
-            return Err(not_open(escalation.state, record.rev));
-        }
-        if record.rev != rev {
-            return Err(stale_rev(record));
+        if escalation.state != EscalationState::Open || record.rev != rev {
+            return Err(self.conflict_with(record).await?);
         }
         // The sender may have cancelled or released the email since.
         if self.is_moot(record, &escalation).await.map_err(unavailable)? {
             self.review_escalation(record).await.map_err(unavailable)?;
-            return Err(not_open(EscalationState::Moot, record.rev + 1));
+            escalation.state = EscalationState::Moot;
+            return Err(self.not_open(record.team, record.rev + 1, &escalation).await?);
         }
         let allowed = escalation.reason.allowed_decisions();
         if !allowed.contains(&decision.decision) {
@@ -371,11 +415,6 @@ impl Escalations {
         escalation.decide(decision);
         Ok(escalation)
     }
-}
-
-pub(super) fn not_open(state: EscalationState, rev: u32) -> Problem {
-    let problem = Problem::new(Code::NotOpen, format!("this escalation is {}", state.as_str()));
-    problem.with_extension("state", state.as_str()).with_extension("rev", rev)
 }
 
 fn preview_changed(record: &Record) -> Problem {

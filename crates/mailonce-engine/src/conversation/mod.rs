@@ -8,6 +8,7 @@ pub(crate) mod escalation_worker;
 pub mod escalations;
 pub mod links;
 pub mod mailbox_reader;
+mod notification_progress;
 pub mod notification_targets;
 mod notifications;
 pub mod preview;
@@ -39,7 +40,7 @@ pub struct Escalations {
     /// Where the next round of the escalation worker resumes its scan.
     escalation_progress: escalation_worker::EscalationProgress,
     /// Which notifications are being sent, and which need no further attempt.
-    notifications: notifications::NotificationProgress,
+    notifications: notification_progress::NotificationProgress,
 }
 
 impl Escalations {
@@ -52,7 +53,7 @@ impl Escalations {
         outbound: Arc<Outbound>,
     ) -> Self {
         let escalation_progress = escalation_worker::EscalationProgress::default();
-        let notifications = notifications::NotificationProgress::default();
+        let notifications = notification_progress::NotificationProgress::default();
         Self { ctx, access, control, inboxes, handoffs, outbound, escalation_progress, notifications }
     }
 }

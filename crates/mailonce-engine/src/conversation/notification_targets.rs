@@ -20,11 +20,16 @@ use uuid::Uuid;
 
 use crate::{
     access::caller::Caller,
-    conversation::{Escalations, escalations::EscalationView, notifications::DueNotice},
+    conversation::{
+        Escalations,
+        escalations::{EscalationView, is_forbidden_in_question},
+        notifications::DueNotice,
+    },
     events::endpoints::secret_text,
     runtime::{
-        problems::unavailable,
-        records::{self, CursorPage},
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+        records::{self, CreateOutcome, CursorPage},
         vault::SecretLocation,
     },
 };
@@ -90,9 +95,14 @@ pub(super) fn describe(view: &EscalationView) -> String {
     let about = &view.escalation.about;
     match (&view.email, &about.question) {
         (Some((email, _)), _) => shorten(&format!("To {}: {}", email.head.to.join(", "), email.head.subject)),
-        (None, Some(question)) => shorten(question),
+        (None, Some(question)) => shorten(&without_control_characters(question)),
         (None, None) => String::new(),
     }
+}
+
+/// A question as it can be put into an email. Otherwise one question could keep people from all others.
+fn without_control_characters(question: &str) -> String {
+    question.chars().map(|c| if is_forbidden_in_question(c) { ' ' } else { c }).collect()
 }
 
 /// The message of a Slack webhook.
@@ -110,19 +120,22 @@ fn slack_card(title: &str, description: &str, url: &str) -> Value {
 }
 
 impl Escalations {
-    /// Creates a target. Its URL is never shown again.
+    /// Creates a target, or finds the one that an earlier call with the same key created. Its URL is never shown again.
     pub async fn create_notification_target(
         &self,
         caller: &Caller,
         (name, kind, url): (String, TargetKind, String),
-    ) -> Result<NewTarget, Problem> {
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<NewTarget>, Problem> {
         require_target_access(caller)?;
+        let keyed_call = keyed_call.as_ref();
         if !url.starts_with("https://") {
             return Err(Problem::invalid_field("url", "must begin with https://"));
         }
         self.ctx.deps.webhook_sender.check_url(&url).map_err(|why| Problem::invalid_field("url", why))?;
         let team = caller.team.id;
-        if self.targets_of(team).await.map_err(unavailable)?.len() >= MAX_TARGETS {
+        let is_repeat = self.ctx.is_repeated_call(caller, keyed_call).await?;
+        if !is_repeat && self.targets_of(team).await.map_err(unavailable)?.len() >= MAX_TARGETS {
             let detail = format!("is one too many: a team can have at most {MAX_TARGETS} notification targets");
             return Err(Problem::invalid_field("name", detail));
         }
@@ -132,17 +145,26 @@ impl Escalations {
         let sealed_url = sealed_url.ok_or_else(|| Problem::new(Code::Internal, "the URL cannot be sealed"))?;
         let json = records::encode(&NotificationTarget { kind, sealed_url })?;
         let record = Record { team, kind: RecordKind::NotificationTarget, id, name, rev: 1, created_at: now, json };
-        match self.ctx.store.create_record(record, None).await.map_err(unavailable)? {
+        let operation = operation(caller, keyed_call, id.as_bytes().to_vec(), now);
+        match self.ctx.store.create_record(record, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => {
-                Ok(NewTarget { target: TargetView::of(&record)?, secret: secret_text(&self.target_secret(id)) })
+                Ok(CreateOutcome { value: self.new_target(&record)?, is_new: true })
             }
             IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
                 let detail = format!("the notification target {} already exists", record.name);
                 Err(Problem::for_field(Code::NameTaken, "name", detail).with_extension("id", record.id.to_string()))
             }
-            // Impossible without an idempotency key.
-            IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Err(target_not_found(id)),
+            IdempotentResult::Replayed(answer) => {
+                let id = Uuid::from_slice(&answer).map_err(|_bytes| target_not_found(id))?;
+                let record = self.ctx.team_record(caller, RecordKind::NotificationTarget, id).await?;
+                Ok(CreateOutcome { value: self.new_target(&record)?, is_new: false })
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
+    }
+
+    fn new_target(&self, record: &Record) -> Result<NewTarget, Problem> {
+        Ok(NewTarget { target: TargetView::of(record)?, secret: secret_text(&self.target_secret(record.id)) })
     }
 
     fn target_secret(&self, id: Uuid) -> [u8; 32] {
@@ -168,9 +190,28 @@ impl Escalations {
         TargetView::of(&removed.ok_or_else(|| target_not_found(id))?)
     }
 
-    /// Posts a test message to a target.
-    pub async fn test_notification_target(&self, caller: &Caller, id: Uuid) -> Result<Result<u16, String>, Problem> {
+    /// Posts a test message to a target, unless an earlier call with the same key did. Returns what the target answered.
+    pub async fn test_notification_target(
+        &self,
+        caller: &Caller,
+        id: Uuid,
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<Result<u16, String>, Problem> {
         require_target_access(caller)?;
+        let keyed_call = keyed_call.as_ref();
+        let is_repeat = self.ctx.is_repeated_call(caller, keyed_call).await?;
+        let answer = if is_repeat { Err(String::new()) } else { self.post_test(caller, id).await? };
+        let sealed = self.ctx.seal_answer(keyed_call, &answer);
+        let now = self.ctx.now();
+        let Some(operation) = operation(caller, keyed_call, sealed, now) else { return Ok(answer) };
+        match self.ctx.store.bind_operation(operation, now).await.map_err(unavailable)? {
+            IdempotentResult::Done(()) => Ok(answer),
+            IdempotentResult::Replayed(first) => self.ctx.open_answer(keyed_call, &first),
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    async fn post_test(&self, caller: &Caller, id: Uuid) -> Result<Result<u16, String>, Problem> {
         let record = self.ctx.team_record(caller, RecordKind::NotificationTarget, id).await?;
         let target: NotificationTarget = records::decode(&record)?;
         let (title, description) = ("A test of mailonce", "Questions for people will look like this.");
@@ -249,6 +290,11 @@ mod tests {
         let text = card["blocks"][0]["text"]["text"].as_str().unwrap();
         assert!(!text.contains('<') && text.contains("&lt;https://evil.test"), "{text}");
         assert_eq!(card["blocks"][1]["elements"][0]["url"], "https://own.test/a/1");
+    }
+
+    #[test]
+    fn a_question_cannot_break_an_email() {
+        assert_eq!(without_control_characters("a\0b\u{1b}[0m\n\tc"), "a b [0m\n\tc");
     }
 
     #[test]

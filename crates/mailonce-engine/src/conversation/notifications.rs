@@ -9,18 +9,14 @@ use mailonce_core::{
         approval_link::{Addressee, ApprovalLink, Notification},
         escalation::{Escalation, EscalationState},
     },
-    id::{PersonId, TeamId},
+    id::TeamId,
     limits,
     operation::IdempotentResult,
     problem::Problem,
     record::{Record, RecordChangeResult, RecordKind},
     time::Time,
 };
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet};
 use uuid::Uuid;
 
@@ -28,80 +24,25 @@ use crate::{
     access::{people::PersonView, settings::ApprovalEmails},
     conversation::{
         Escalations,
-        approval_links::{LINK_MS, link_caller},
+        approval_links::{LINK_MS, link_caller, link_expiry, preview_digest},
         escalations::EscalationView,
+        notification_progress::OpenQuestion,
     },
     runtime::{problems::unavailable, records},
 };
 
-/// How many notifications are remembered that need no further attempt.
-const MAX_SETTLED: usize = 10_000;
 /// How often new questions and due attempts are looked for.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The pauses after failed attempts, in milliseconds. After the last one a notification is given up.
 const RETRY_MS: [i64; 7] = [10_000, 30_000, 120_000, 600_000, 1_800_000, 3_600_000, 7_200_000];
 /// How long questions are collected after an email to the same person, in milliseconds. They come in one email.
 const DIGEST_MS: i64 = 5 * 60_000;
-/// Questions in one email.
-const MAX_DIGEST: usize = 50;
-
-/// What this process knows about notifications.
-#[derive(Default)]
-pub(crate) struct NotificationProgress {
-    /// Teams that are being notified.
-    running: Arc<Mutex<HashSet<TeamId>>>,
-    /// Questions and addressees that need no further attempt.
-    settled: Mutex<HashSet<(Uuid, Uuid)>>,
-    /// When people got their last email.
-    emailed: Mutex<HashMap<PersonId, Time>>,
-}
-
-/// Marks a team as being notified until it is dropped.
-struct RunningTeam {
-    team: TeamId,
-    running: Arc<Mutex<HashSet<TeamId>>>,
-}
-
-impl Drop for RunningTeam {
-    fn drop(&mut self) {
-        lock(&self.running).remove(&self.team);
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl NotificationProgress {
-    /// `None` when the team is being notified already.
-    fn start(&self, team: TeamId) -> Option<RunningTeam> {
-        let is_free = lock(&self.running).insert(team);
-        is_free.then(|| RunningTeam { team, running: Arc::clone(&self.running) })
-    }
-
-    fn is_settled(&self, escalation: Uuid, addressee: Addressee) -> bool {
-        lock(&self.settled).contains(&(escalation, addressee.id()))
-    }
-
-    fn settle(&self, escalation: Uuid, addressee: Addressee) {
-        let mut settled = lock(&self.settled);
-        if settled.len() >= MAX_SETTLED {
-            settled.clear();
-        }
-        settled.insert((escalation, addressee.id()));
-    }
-
-    /// Whether a person got an email so recently that further questions are collected.
-    fn is_collecting(&self, person: PersonId, now: Time) -> bool {
-        lock(&self.emailed).get(&person).is_some_and(|at| now.since(*at) < DIGEST_MS)
-    }
-
-    fn record_email(&self, person: PersonId, now: Time) {
-        let mut emailed = lock(&self.emailed);
-        emailed.retain(|_, at| now.since(*at) < DIGEST_MS);
-        emailed.insert(person, now);
-    }
-}
+/// When a person is tried again for whom no email can be made, in milliseconds.
+const OBSTACLE_MS: i64 = 60_000;
+/// Notices that a recipient gets in one round, and so questions in one email.
+const MAX_NOTICES: usize = 50;
+/// Pages of questions that one scan reads.
+const MAX_SCAN_PAGES: usize = 100;
 
 /// Somebody who is told of questions.
 enum Recipient {
@@ -112,8 +53,6 @@ enum Recipient {
         view: PersonView,
         /// The sender of the email.
         from: String,
-        /// How long after the question.
-        delay_ms: i64,
     },
 }
 
@@ -126,12 +65,17 @@ impl Recipient {
     }
 
     /// When a question is due for this recipient. `None`: it was asked before the recipient was there.
-    fn due_at(&self, asked_at: Time) -> Option<Time> {
-        let (created_at, delay_ms) = match self {
-            Self::Target(record) => (record.created_at, 0),
-            Self::Person { view, delay_ms, .. } => (view.created_at, *delay_ms),
+    fn due_at(&self, asked_at: Time, delay_ms: i64) -> Option<Time> {
+        let created_at = match self {
+            Self::Target(record) => record.created_at,
+            Self::Person { view, .. } => view.created_at,
         };
         (created_at <= asked_at).then(|| asked_at.plus(delay_ms))
+    }
+
+    /// Whether a link that was made then no longer works, because the person signed out everywhere.
+    fn has_ended(&self, link: &Record) -> bool {
+        matches!(self, Self::Person { view, .. } if view.person.has_signed_out_since(link.created_at))
     }
 }
 
@@ -143,6 +87,12 @@ pub(super) struct DueNotice {
     pub(super) link: ApprovalLink,
     /// The question.
     pub(super) view: EscalationView,
+}
+
+/// How far the addressee of a link was told of a question since it was asked. `None`: not at all.
+fn notification_of(link: &ApprovalLink, asked: OpenQuestion) -> Option<Notification> {
+    let issued_at = link.expires_at.plus(-LINK_MS);
+    link.notification.clone().filter(|_| issued_at >= asked.asked_at)
 }
 
 impl Escalations {
@@ -186,68 +136,89 @@ impl Escalations {
     }
 
     async fn notify_team(&self, team: &Team) -> Result<(), Problem> {
-        let settings = self.access.settings_of(team.id).await.map_err(unavailable)?;
+        let (settings, now) = (self.access.settings_of(team.id).await.map_err(unavailable)?, self.ctx.now());
         let emails = settings.approval_emails.as_ref();
         let quiet_hours = emails.and_then(|emails| emails.quiet_hours);
-        if quiet_hours.is_some_and(|hours| hours.contains(self.ctx.now(), &settings.calendar_zone())) {
+        if quiet_hours.is_some_and(|hours| hours.contains(now, &settings.calendar_zone())) {
             return Ok(());
         }
-        let recipients = self.recipients(team.id, emails).await?;
-        if recipients.is_empty() {
+        let targets = self.targets_of(team.id).await.map_err(unavailable)?;
+        if targets.is_empty() && emails.is_none() {
             return Ok(());
         }
         let questions = self.open_questions(team.id).await?;
-        for recipient in &recipients {
-            let mut due = Vec::new();
-            for asked in &questions {
-                // What is wrong with one question must not keep people from the others.
-                match self.due_notice(team, asked, recipient).await {
-                    Ok(notice) => due.extend(notice),
-                    Err(problem) => {
-                        tracing::warn!(why = problem.detail, escalation = %asked.id, "cannot notify people of an escalation");
-                    }
-                }
+        if questions.is_empty() {
+            return Ok(());
+        }
+        let next_after_ms = emails.and_then(|emails| emails.next_after_ms).unwrap_or(0);
+        let mut place = 0;
+        for recipient in self.recipients(team.id, targets, emails).await? {
+            let is_person = matches!(recipient, Recipient::Person { .. });
+            let delay_ms = if is_person { next_after_ms.saturating_mul(place) } else { 0 };
+            let is_due = |question: &&OpenQuestion| {
+                recipient.due_at(question.asked_at, delay_ms).is_some_and(|at| at <= now)
+                    && !self.notifications.is_paused(**question, recipient.addressee(), now)
+            };
+            let due: Vec<OpenQuestion> = questions.iter().filter(is_due).copied().collect();
+            // The next person is told instead.
+            if !due.is_empty() && self.is_own_inbox(&recipient).await? {
+                continue;
             }
-            self.tell(team, recipient, due).await?;
+            place += i64::from(is_person);
+            self.tell(team, &recipient, &due).await?;
         }
         Ok(())
     }
 
     /// The notification targets, and the people who may decide and have an address, in the order in which they are told.
-    async fn recipients(&self, team: TeamId, emails: Option<&ApprovalEmails>) -> Result<Vec<Recipient>, Problem> {
-        let targets = self.targets_of(team).await.map_err(unavailable)?;
+    async fn recipients(
+        &self,
+        team: TeamId,
+        targets: Vec<Record>,
+        emails: Option<&ApprovalEmails>,
+    ) -> Result<Vec<Recipient>, Problem> {
         let mut recipients: Vec<Recipient> = targets.into_iter().map(Recipient::Target).collect();
         let Some(emails) = emails else { return Ok(recipients) };
         let mut people = self.access.people_of(team).await?;
-        people.retain(|view| {
-            let may_decide = view.person.scopes().contains(&ApiKeyScope::Approve);
-            may_decide && view.person.address.as_deref().is_some_and(|address| !self.is_own_inbox(address))
-        });
+        people.retain(|view| view.person.address.is_some() && view.person.scopes().contains(&ApiKeyScope::Approve));
         people.sort_by_key(|view| (view.created_at, view.id));
-        let delay = |place: usize| emails.next_after_ms.unwrap_or(0).saturating_mul(place as i64);
-        recipients.extend(people.into_iter().enumerate().map(|(place, view)| Recipient::Person {
-            view,
-            from: emails.from.clone(),
-            delay_ms: delay(place),
-        }));
+        recipients.extend(people.into_iter().map(|view| Recipient::Person { view, from: emails.from.clone() }));
         Ok(recipients)
     }
 
-    /// Whether mail to an address arrives in an inbox of this installation, where an agent could read the link.
-    fn is_own_inbox(&self, address: &str) -> bool {
-        address.rsplit_once('@').is_some_and(|(_, domain)| self.ctx.inbound.inbox_domains.contains(domain))
+    /// Whether mail to a person arrives in an inbox of this installation, where an agent could read the link.
+    async fn is_own_inbox(&self, recipient: &Recipient) -> Result<bool, Problem> {
+        let Recipient::Person { view, .. } = recipient else { return Ok(false) };
+        let Some(address) = view.person.address.as_deref() else { return Ok(false) };
+        let is_inbox = self.access.inbox_of_address(address).await.map_err(unavailable)?.is_some();
+        if is_inbox {
+            self.report_obstacle(view, "their address is an inbox, where an agent could read the link");
+        }
+        Ok(is_inbox)
+    }
+
+    /// Logs why a person is not told, once.
+    fn report_obstacle(&self, view: &PersonView, why: &str) {
+        if self.notifications.is_new_obstacle(view.id, why) {
+            tracing::warn!(why, person = %view.id, "cannot tell a person of questions by email");
+        }
     }
 
     /// The open questions whose links have not expired, oldest first.
-    async fn open_questions(&self, team: TeamId) -> Result<Vec<Record>, Problem> {
-        let (oldest, mut before, mut open) = (self.ctx.now().plus(-LINK_MS), None, Vec::new());
-        loop {
+    async fn open_questions(&self, team: TeamId) -> Result<Vec<OpenQuestion>, Problem> {
+        let now = self.ctx.now();
+        let oldest = now.plus(-LINK_MS);
+        let from = self.notifications.scan_start(team, oldest);
+        let (mut before, mut open) = (None, Vec::new());
+        for _ in 0..MAX_SCAN_PAGES {
             let page = self.ctx.store.records(team, RecordKind::Escalation, before, limits::PAGE_ROWS).await;
             let page = page.map_err(unavailable)?;
-            let is_last_recent = page.rows.last().is_some_and(|last| last.created_at > oldest);
-            for asked in page.rows.into_iter().filter(|asked| asked.created_at > oldest) {
+            let is_last_recent = page.rows.last().is_some_and(|last| last.created_at > from);
+            for asked in page.rows {
                 match records::decode::<Escalation>(&asked) {
-                    Ok(escalation) if escalation.state == EscalationState::Open => open.push(asked),
+                    Ok(escalation) if escalation.state == EscalationState::Open => {
+                        open.push(OpenQuestion { id: asked.id, asked_at: escalation.asked_at(asked.created_at) });
+                    }
                     Ok(_) => {}
                     Err(problem) => {
                         tracing::warn!(why = problem.detail, escalation = %asked.id, "cannot read an escalation")
@@ -256,9 +227,17 @@ impl Escalations {
             }
             before = page.next.filter(|_| is_last_recent);
             if before.is_none() {
-                open.reverse();
-                return Ok(open);
+                break;
             }
+        }
+        Ok(self.notifications.end_scan(team, &open, (oldest, now)))
+    }
+
+    /// Tells the notification round of a question that is open, which it may not find by itself.
+    pub(super) fn track_question(&self, record: &Record, escalation: &Escalation) {
+        let question = OpenQuestion { id: record.id, asked_at: escalation.asked_at(record.created_at) };
+        if question.asked_at > self.ctx.now().plus(-LINK_MS) {
+            self.notifications.track(record.team, question);
         }
     }
 
@@ -266,66 +245,126 @@ impl Escalations {
     async fn due_notice(
         &self,
         team: &Team,
-        asked: &Record,
+        asked: OpenQuestion,
         recipient: &Recipient,
     ) -> Result<Option<DueNotice>, Problem> {
         let (addressee, now) = (recipient.addressee(), self.ctx.now());
-        if self.notifications.is_settled(asked.id, addressee)
-            || recipient.due_at(asked.created_at).is_none_or(|at| now < at)
-        {
-            return Ok(None);
-        }
         let name = ApprovalLink::record_name(asked.id, addressee);
         let known =
             self.ctx.store.record_by_name(team.id, RecordKind::ApprovalLink, &name).await.map_err(unavailable)?;
-        let view = self.escalation(&link_caller(team.clone(), asked.id, addressee, now), asked.id).await?;
-        let record = if let Some(record) = known {
-            record
-        } else {
-            let notification = Notification { attempts: 0, due_at: Some(now), sent_at: None };
-            self.store_link(team.id, &view, addressee, Some(notification)).await?
+        let known = match known {
+            Some(record) => Some((records::decode::<ApprovalLink>(&record)?, record)),
+            None => None,
         };
-        let link: ApprovalLink = records::decode(&record)?;
-        let Some(notification) = link.notification.as_ref().filter(|_| now < link.expires_at) else { return Ok(None) };
-        match notification.due_at {
-            Some(due_at) if due_at <= now => Ok(Some(DueNotice { record, link, view })),
-            Some(_) => Ok(None),
-            None => {
-                self.notifications.settle(asked.id, addressee);
-                Ok(None)
+        // Nothing is rendered for an attempt that is not due.
+        let notification = known.as_ref().and_then(|(link, _)| notification_of(link, asked));
+        if let Some(notification) = notification.filter(|told| told.due_at.is_none_or(|due_at| now < due_at)) {
+            self.notifications.pause(asked, addressee, notification.due_at);
+            return Ok(None);
+        }
+        let view = self.escalation(&link_caller(team.clone(), asked.id, addressee, now), asked.id).await?;
+        if view.escalation.state != EscalationState::Open {
+            self.notifications.forget(team.id, asked.id);
+            return Ok(None);
+        }
+        let (record, link) = match known {
+            // The token of a link stays that of what was shown, so another content gets another link.
+            Some((link, record)) if link.digest == preview_digest(&view) && !recipient.has_ended(&record) => {
+                let link = match notification_of(&link, asked) {
+                    Some(_) => link,
+                    None => ApprovalLink {
+                        expires_at: link_expiry(&view, now),
+                        notification: Some(Notification::due(now)),
+                        ..link
+                    },
+                };
+                (record, link)
+            }
+            replaced => {
+                if let Some((_, record)) = replaced {
+                    let removed = self.ctx.store.remove_record(team.id, record.kind, record.id).await;
+                    removed.map_err(unavailable)?;
+                }
+                let record = self.store_link(team.id, &view, addressee, Some(Notification::due(now))).await?;
+                (record.clone(), records::decode(&record)?)
+            }
+        };
+        // Another node may have stored the link, and may be telling the recipient.
+        let is_due = link.notification.as_ref().and_then(|told| told.due_at).is_some_and(|due_at| due_at <= now);
+        Ok(is_due.then_some(DueNotice { record, link, view }))
+    }
+
+    /// The first of the due notices, as many as one round sends.
+    async fn due_notices(&self, team: &Team, due: &[OpenQuestion], recipient: &Recipient) -> Vec<DueNotice> {
+        let mut notices = Vec::new();
+        for asked in due {
+            if notices.len() >= MAX_NOTICES {
+                break;
+            }
+            // What is wrong with one question must not keep people from the others.
+            match self.due_notice(team, *asked, recipient).await {
+                Ok(notice) => notices.extend(notice),
+                Err(problem) => {
+                    tracing::warn!(why = problem.detail, escalation = %asked.id, "cannot notify people of an escalation");
+                }
             }
         }
+        notices
     }
 
     /// Tells a recipient of questions: a person in one email, a target in a post for each.
-    async fn tell(&self, team: &Team, recipient: &Recipient, mut due: Vec<DueNotice>) -> Result<(), Problem> {
+    async fn tell(&self, team: &Team, recipient: &Recipient, due: &[OpenQuestion]) -> Result<(), Problem> {
         match recipient {
             Recipient::Target(target) => {
-                for notice in due {
+                for notice in self.due_notices(team, due, recipient).await {
                     let Some(notice) = self.begin_attempt(notice).await? else { continue };
                     let told = self.post_question(target, &notice).await;
                     self.end_attempt(&notice, told).await?;
                 }
+                Ok(())
             }
-            Recipient::Person { view, from, .. } => {
-                let now = self.ctx.now();
-                due.truncate(MAX_DIGEST);
-                if due.is_empty() || self.notifications.is_collecting(view.id, now) {
+            Recipient::Person { view, from } => {
+                if due.is_empty() || self.notifications.is_collecting(view.id, self.ctx.now()) {
                     return Ok(());
                 }
-                let mut notices = Vec::with_capacity(due.len());
-                for notice in due {
-                    notices.extend(self.begin_attempt(notice).await?);
-                }
-                if notices.is_empty() {
-                    return Ok(());
-                }
-                self.notifications.record_email(view.id, now);
-                let told = self.email_questions(team.id, view, from, &notices).await;
-                for notice in &notices {
-                    self.end_attempt(notice, told.clone()).await?;
-                }
+                let notices = self.due_notices(team, due, recipient).await;
+                self.tell_person(team.id, view, from, notices).await
             }
+        }
+    }
+
+    /// Tells a person of questions in one email.
+    async fn tell_person(
+        &self,
+        team: TeamId,
+        view: &PersonView,
+        from: &str,
+        due: Vec<DueNotice>,
+    ) -> Result<(), Problem> {
+        if due.is_empty() {
+            return Ok(());
+        }
+        let now = self.ctx.now();
+        // What no attempt could mend, such as a missing transport, must not use up the attempts.
+        if let Err(why) = self.email_of_questions(team, view, from, &due).await {
+            self.report_obstacle(view, &why);
+            self.notifications.collect_until(view.id, now.plus(OBSTACLE_MS), now);
+            return Ok(());
+        }
+        let mut notices = Vec::with_capacity(due.len());
+        for notice in due {
+            notices.extend(self.begin_attempt(notice).await?);
+        }
+        if notices.is_empty() {
+            return Ok(());
+        }
+        let told = self.email_questions(team, view, from, &notices).await;
+        let retry_at = notices.iter().filter_map(|notice| notice.link.notification.as_ref()?.due_at).min();
+        // After a failure, questions are collected until the next attempt.
+        let until = retry_at.filter(|_| told.is_err()).unwrap_or(now.plus(DIGEST_MS));
+        self.notifications.collect_until(view.id, until, now);
+        for notice in &notices {
+            self.end_attempt(notice, told.clone()).await?;
         }
         Ok(())
     }

@@ -11,10 +11,10 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    address::Address,
+    address::{Address, NamedAddress},
     conversation::caps::ReplyCaps,
     id::InboxId,
-    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings},
+    inbox::{self, CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings},
     operation::IdempotentResult,
     ports::store::StoreError,
     problem::{Code, Problem},
@@ -190,8 +190,9 @@ impl Inboxes {
         for _ in 0..MAX_CONFLICT_RETRIES {
             let address = self.new_inbox_address(caller, &new, is_repeat).await?;
             if new.about.catch_all {
-                self.check_catch_all(caller, address.domain())?;
+                self.check_catch_all(caller, address.domain()).await?;
             }
+            self.check_approval_sender(caller, address.as_str()).await?;
             match self.try_create_inbox(caller, &new, address, keyed_call.as_ref()).await? {
                 Some(created) => return Ok(created),
                 None if is_address_chosen => return Err(address_taken()),
@@ -306,8 +307,22 @@ impl Inboxes {
         Err(Problem::for_field(Code::AddressReserved, field, detail))
     }
 
-    /// Refuses a catch-all at a shared domain to all but operators.
-    fn check_catch_all(&self, caller: &Caller, domain: &str) -> Result<(), Problem> {
+    /// Refuses an inbox that would receive replies to the team's approval emails, which may quote approval links.
+    async fn check_approval_sender(&self, caller: &Caller, address: &str) -> Result<(), Problem> {
+        let settings = self.access.settings_of(caller.team.id).await.map_err(unavailable)?;
+        let from = settings.approval_emails.as_ref().and_then(|emails| NamedAddress::parse(&emails.from).ok());
+        let from = from.map(|from| from.to_address());
+        if !from.is_some_and(|from| inbox::candidate_addresses(from.as_str()).iter().any(|place| place == address)) {
+            return Ok(());
+        }
+        let detail = "this inbox would receive replies to the approval emails of the team (`approval_emails.from` of its \
+                      settings), and its agent could read approval links";
+        Err(Problem::for_field(Code::AddressReserved, "address", detail))
+    }
+
+    /// Refuses a catch-all at a shared domain to all but operators, and one that covers the sender of approval emails.
+    async fn check_catch_all(&self, caller: &Caller, domain: &str) -> Result<(), Problem> {
+        self.check_approval_sender(caller, &inbox::catch_all_address(domain)).await?;
         if !self.is_shared_domain(domain) || caller.require_scope(ApiKeyScope::Operator).is_ok() {
             return Ok(());
         }
@@ -382,12 +397,10 @@ impl Inboxes {
         if needs_admin || patch.catch_all == Some(true) {
             caller.require_scope(ApiKeyScope::Admin)?;
         }
-        let change = |inbox: &Inbox| {
-            if patch.catch_all == Some(true) {
-                self.check_catch_all(caller, inbox.domain())?;
-            }
-            Ok((inbox.address.clone(), patch.clone().apply_to(&inbox.settings)))
-        };
+        if patch.catch_all == Some(true) {
+            self.check_catch_all(caller, self.inbox(caller, id).await?.domain()).await?;
+        }
+        let change = |inbox: &Inbox| Ok((inbox.address.clone(), patch.clone().apply_to(&inbox.settings)));
         self.edit_inbox(caller, id, rev, None, change).await
     }
 

@@ -9,8 +9,8 @@ use super::object;
 use crate::mcp::protocol_revision;
 
 /// The text that the person sees. It contains nothing written by a model or a stranger.
-const PROMPT: &str = "An agent needs a decision by a person. Open the mailonce approval page to see the question and \
-    decide; the page asks for an API key with the scope admin. Nothing happens until then.";
+const PROMPT: &str = "An agent needs a decision by a person. Open its page on the mailonce dashboard to see the question and \
+    decide; you sign in there once. Nothing happens until you decide.";
 /// The name under which the client returns its response.
 const REQUEST_NAME: &str = "decision";
 
@@ -43,7 +43,7 @@ mod tests {
     fn asked(capabilities: &Value, more: Value) -> bool {
         let Value::Object(mut params) = more else { return false };
         params.insert("_meta".into(), json!({ "io.modelcontextprotocol/clientCapabilities": capabilities }));
-        input_request(&params, "https://mail.example.com/approve/1").is_some()
+        input_request(&params, "https://mail.example.com/needs-you/1").is_some()
     }
 
     #[test]

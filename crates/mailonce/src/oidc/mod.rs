@@ -149,7 +149,7 @@ impl OidcProvider {
         let code = query.code.as_deref().ok_or("the identity provider sent no code")?;
         let token = self.exchange_code(code, flow, redirect_uri, now).await?;
         let claims = self.verify(&token, flow, now).await?;
-        self.identity(&claims)
+        Ok(self.identity(&claims))
     }
 
     async fn exchange_code(
@@ -217,20 +217,17 @@ impl OidcProvider {
     }
 
     /// Who signed in, from the claims of a verified token.
-    fn identity(&self, claims: &Value) -> Result<ExternalIdentity, String> {
+    fn identity(&self, claims: &Value) -> ExternalIdentity {
         let text = |name: &str| claims[name].as_str().map(str::trim).filter(|text| !text.is_empty());
         let subject = text("sub").unwrap_or_default().to_owned();
-        let address = text("email").filter(|_| claims["email_verified"] != false).map(str::to_owned);
+        // Approval links go to this address, so what is absent proves nothing. Some providers write booleans as text.
+        let is_verified = claims["email_verified"] == true || claims["email_verified"] == "true";
+        let address = text("email").filter(|_| is_verified).map(str::to_owned);
         let name = text("name").or_else(|| text("preferred_username")).or(address.as_deref()).unwrap_or(&subject);
         let claimed = self.role_claim.as_deref().map(|claim| claimed_role(&strings(claim_value(claims, claim))));
-        let Some(role) = claimed.flatten().or(self.default_role) else {
-            let claim = self.role_claim.as_deref().unwrap_or_default();
-            return Err(format!(
-                "your account has no role for mailonce: the claim `{claim}` must be viewer, approver or admin"
-            ));
-        };
+        let role = claimed.flatten().or(self.default_role);
         let teams = self.team_claim.as_deref().map(|claim| strings(claim_value(claims, claim)));
-        Ok(ExternalIdentity {
+        ExternalIdentity {
             issuer: self.issuer.clone(),
             name: name.chars().take(100).collect(),
             address,
@@ -238,7 +235,7 @@ impl OidcProvider {
             is_role_claimed: self.role_claim.is_some(),
             teams: teams.map(|teams| teams.into_iter().map(str::to_owned).collect()),
             subject,
-        })
+        }
     }
 
     async fn endpoints(&self, now: Time) -> Result<Endpoints, String> {
@@ -335,8 +332,7 @@ mod tests {
 
     #[test]
     fn the_role_comes_from_the_claim_or_is_the_default() {
-        let role =
-            |provider: &OidcProvider, claims: Value| provider.identity(&claims).map(|identity| identity.role).ok();
+        let role = |provider: &OidcProvider, claims: Value| provider.identity(&claims).role;
         let by_claim = provider(Some("realm_access.roles"), None);
         let claims = |roles: Value| json!({ "sub": "a", "realm_access": { "roles": roles } });
         assert_eq!(role(&by_claim, claims(json!(["other", "viewer", "mailonce-approver"]))), Some(Role::Approver));
@@ -351,12 +347,19 @@ mod tests {
     #[test]
     fn an_address_that_the_provider_did_not_verify_is_not_used() {
         let provider = provider(None, Some("viewer"));
-        let identity = |claims: Value| provider.identity(&claims).unwrap();
-        let claims = json!({ "sub": "a", "email": "ada@example.com", "email_verified": false, "teams": ["x", 1, "y"] });
-        let unverified = identity(claims);
-        assert_eq!((unverified.address, unverified.name.as_str()), (None, "a"));
-        assert_eq!(unverified.teams, Some(vec!["x".into(), "y".into()]));
-        let verified = identity(json!({ "sub": "a", "email": "ada@example.com", "name": " Ada " }));
+        let identity = |claims: Value| provider.identity(&claims);
+        for verified in [json!(false), json!("false"), json!(null), json!(1), json!("yes"), json!([true])] {
+            let claims =
+                json!({ "sub": "a", "email": "ada@example.com", "email_verified": verified, "teams": ["x", 1, "y"] });
+            let unverified = identity(claims);
+            assert_eq!((unverified.address, unverified.name.as_str()), (None, "a"), "{verified}");
+            assert_eq!(unverified.teams, Some(vec!["x".into(), "y".into()]));
+        }
+        assert_eq!(identity(json!({ "sub": "a", "email": "ada@example.com" })).address, None, "the claim is absent");
+        let as_text = identity(json!({ "sub": "a", "email": "ada@example.com", "email_verified": "true" }));
+        assert_eq!(as_text.address.as_deref(), Some("ada@example.com"));
+        let claims = json!({ "sub": "a", "email": "ada@example.com", "email_verified": true, "name": " Ada " });
+        let verified = identity(claims);
         assert_eq!((verified.address.as_deref(), verified.name.as_str()), (Some("ada@example.com"), "Ada"));
         assert_eq!(verified.teams, Some(vec![]));
     }

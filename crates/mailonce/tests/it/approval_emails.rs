@@ -2,12 +2,14 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
+    conversation::escalation::{Escalation, EscalationReason, EscalationSubject},
     handoff::{
         capabilities::{HandoffSplit, PayloadFormat, RecoveryMethod, TransportCapabilities},
         reply::{AttemptPhase, ReplyMeaning, TransportReply},
         transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
     },
     ports::transport::{PreparedHandoff, Transport},
+    record::{Record, RecordKind},
 };
 use mailonce_engine::{EngineDeps, handoff::transport_selector::Routing};
 use serde_json::{Value, json};
@@ -15,7 +17,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::{
     approvals::{press, require_approval, send_for_approval},
-    call::{get, patch, post},
+    call::{delete, get, patch, post},
+    tenants::{ROUTES, TeamResources},
     world::{MINUTE, World},
 };
 
@@ -90,14 +93,17 @@ fn link_in(text: &str) -> String {
     text[start..].split_whitespace().next().unwrap().to_owned()
 }
 
-async fn world_with_relay(world: World) -> (World, Arc<Relay>) {
-    let relay = Arc::new(Relay { meaning: Mutex::new(ReplyMeaning::Accepted), mails: Mutex::default() });
-    let transports: Vec<Arc<dyn Transport>> = vec![Arc::new(RelayTransport(Arc::clone(&relay)))];
+fn deps_with(relay: &Arc<Relay>) -> EngineDeps {
+    let transports: Vec<Arc<dyn Transport>> = vec![Arc::new(RelayTransport(Arc::clone(relay)))];
     let routing = Routing { rules: Vec::new(), default: vec!["relay".into()] };
     let public_url = Some(PUBLIC_URL.to_owned());
     let local_domains = vec!["agents.test".to_owned()];
-    let deps = EngineDeps { transports, routing, public_url, local_domains, ..EngineDeps::default() };
-    let world = world.with_engine_deps(deps).await;
+    EngineDeps { transports, routing, public_url, local_domains, ..EngineDeps::default() }
+}
+
+async fn world_with_relay(world: World) -> (World, Arc<Relay>) {
+    let relay = Arc::new(Relay { meaning: Mutex::new(ReplyMeaning::Accepted), mails: Mutex::default() });
+    let world = world.with_engine_deps(deps_with(&relay)).await;
     require_approval(&world).await;
     (world, relay)
 }
@@ -113,6 +119,20 @@ async fn add_person(world: &World, name: &str, role: &str) -> String {
 
 async fn run_round(world: &World) {
     world.engine.escalations.run_notification_round().await;
+}
+
+/// What the server logged.
+#[derive(Clone, Default)]
+struct CapturedLog(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for CapturedLog {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 fn recipients(mails: &[(String, String)]) -> Vec<&str> {
@@ -246,5 +266,233 @@ over_every_engine! {
             assert_eq!(refused.expect_problem(422, "invalid_field")["field"], field);
         }
         world.call(post("/v1/escalations").json(&json!({ "question": "?" }))).await.expect_status(201);
+    }
+
+    async fn only_the_exact_address_of_an_inbox_gets_no_link(world) {
+        // Another process created the inbox, so that this one never heard of its domain.
+        let inbox = world.post("/v1/inboxes", &json!({ "address": "agent@people.example" })).await.expect_status(201);
+        let (world, relay) = world_with_relay(world).await;
+        set_emails(&world, json!({ "from": "desk@example.com", "next_after": "30m" })).await;
+        for name in ["agent", "agent+tag", "ada"] {
+            add_person(&world, name, "approver").await;
+            world.advance_clock(1);
+        }
+        send_for_approval(&world, "k", "Invoice 7").await;
+        run_round(&world).await;
+        assert_eq!(recipients(&relay.take()), ["ada@people.example"], "she is told at once, in the place of an inbox");
+        let path = format!("/v1/inboxes/{}", inbox.string_field("id"));
+        world.call(patch(&path).json(&json!({ "catch_all": true }))).await.expect_status(200);
+        send_for_approval(&world, "l", "Invoice 8").await;
+        world.advance_clock(HOUR);
+        run_round(&world).await;
+        assert!(relay.take().is_empty(), "the inbox gets all mail of the domain");
+    }
+
+    async fn the_sender_is_never_an_inbox(world) {
+        let (world, relay) = world_with_relay(world).await;
+        add_person(&world, "ada", "approver").await;
+        let inbox = world.create_inbox("taken").await;
+        for from in ["taken@agents.test", "Desk <taken+x@agents.test>"] {
+            let emails = json!({ "approval_emails": { "from": from } });
+            let refused = world.call(patch("/v1/settings").json(&emails)).await.expect_problem(422, "invalid_field");
+            assert_eq!(refused["field"], "approval_emails.from");
+        }
+        set_emails(&world, json!({ "from": "Desk <desk@agents.test>" })).await;
+        world.post("/v1/inboxes", &json!({ "username": "desk" })).await.expect_problem(409, "address_reserved");
+        let catch_all = json!({ "catch_all": true });
+        world.call(patch(&format!("/v1/inboxes/{inbox}")).json(&catch_all)).await.expect_problem(409, "address_reserved");
+        world.post("/v1/inboxes", &json!({ "username": "all", "catch_all": true })).await.expect_problem(409, "address_reserved");
+        send_for_approval(&world, "k", "Invoice 7").await;
+        run_round(&world).await;
+        assert_eq!(relay.mails.lock().unwrap()[0].return_path, "desk@agents.test");
+        assert_eq!(relay.take().len(), 1);
+        // Another team could take the address now.
+        let other = world.create_team("blue").await;
+        world.advance_clock(5 * MINUTE);
+        send_for_approval(&world, "l", "Invoice 8").await;
+        run_round(&world).await;
+        assert!(relay.take().is_empty());
+        set_emails(&world, json!({ "from": "desk@own.example" })).await;
+        let inbox = world.call(post("/v1/inboxes").bearer(&other).json(&json!({ "address": "desk@own.example" }))).await;
+        world.advance_clock(MINUTE);
+        run_round(&world).await;
+        assert!(relay.take().is_empty(), "replies would go to an inbox of another team");
+        let path = format!("/v1/inboxes/{}", inbox.expect_status(201).string_field("id"));
+        world.call(delete(&path).bearer(&other)).await.expect_status(200);
+        world.advance_clock(MINUTE);
+        run_round(&world).await;
+        assert_eq!(relay.take().len(), 1);
+    }
+
+    async fn an_odd_question_keeps_nobody_from_the_others(world) {
+        let (world, relay) = world_with_relay(world).await;
+        set_emails(&world, json!({ "from": "desk@example.com" })).await;
+        add_person(&world, "ada", "approver").await;
+        for odd in ["May I?\0", "\u{1b}[2JMay I?", "May\u{85}I?"] {
+            let refused = world.post("/v1/escalations", &json!({ "question": odd })).await;
+            refused.expect_problem(422, "invalid_field").expect_field("question");
+        }
+        world.post("/v1/escalations", &json!({ "question": "May I?\r\n\tNow?" })).await.expect_status(201);
+        // One that an earlier version accepted.
+        let about = EscalationSubject { question: Some("Odd\0\u{1b}question".into()), ..EscalationSubject::default() };
+        let json = serde_json::to_string(&Escalation::open(EscalationReason::Asked, about, None)).unwrap();
+        let (store, now) = (world.engine.ctx.store(), world.engine.ctx.now());
+        let team = store.teams().await.unwrap()[0].id;
+        let id = uuid::Uuid::from_u128(u128::MAX >> 1);
+        let record = Record { team, kind: RecordKind::Escalation, id, name: "odd".into(), rev: 1, created_at: now, json };
+        store.create_record(record, None).await.map(drop).unwrap();
+        run_round(&world).await;
+        let mails = relay.take();
+        assert_eq!(mails.len(), 1);
+        assert!(mails[0].1.contains("Odd  question") && mails[0].1.contains("Now?"), "{}", mails[0].1);
+    }
+
+    async fn a_question_that_is_asked_again_is_told_again(world) {
+        let (world, relay) = world_with_relay(world).await;
+        set_emails(&world, json!({ "from": "desk@example.com" })).await;
+        add_person(&world, "ada", "approver").await;
+        let budget = json!({ "name": "none", "scope": { "team": true }, "measure": "mails", "per": "day", "limit": 0, "at_limit": "hold" });
+        let budget = world.post("/v1/budgets", &budget).await.expect_status(201).string_field("id");
+        let set_limit = async |rev: u32, limit: u32| {
+            world.call(patch(&format!("/v1/budgets/{budget}")).json(&json!({ "rev": rev, "limit": limit }))).await.expect_status(200);
+        };
+        send_for_approval(&world, "k", "Invoice 7").await;
+        run_round(&world).await;
+        let first = relay.take();
+        assert!(first[0].1.contains("Subject: 2 questions"), "{}", first[0].1);
+        set_limit(1, 9).await;
+        assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 1);
+        world.engine.escalations.run_escalation_round().await;
+        set_limit(2, 0).await;
+        // Long after the link of the first time has expired.
+        world.advance_clock(100 * HOUR);
+        let open = world.get("/v1/escalations?state=open").await.expect_status(200).rows().remove(0);
+        let path = format!("/v1/escalations/{}/resolve", open["id"].as_str().unwrap());
+        world.post(&path, &json!({ "as": "release", "rev": open["rev"] })).await.expect_status(200);
+        run_round(&world).await;
+        run_round(&world).await;
+        let second = relay.take();
+        assert_eq!(second.len(), 1, "once");
+        assert!(second[0].1.contains("Subject: A budget is used up."), "{}", second[0].1);
+        let rev = world.get("/v1/escalations?state=open").await.expect_status(200).rows().remove(0)["rev"].to_string();
+        press(&world, &link_in(&second[0].1), &[("as", "release"), ("rev", &rev)]).await.expect_status(200);
+        let events = world.events().await;
+        let kinds = |kind: &str, state: &str| events.iter().filter(|event| event["type"] == kind && event["data"]["state"] == state).count();
+        assert_eq!((kinds("escalation.resolved", "open"), kinds("escalation.opened", "open")), (0, 3), "{events:?}");
+    }
+
+    async fn a_digest_that_is_tried_again_brings_the_questions_added_since(world) {
+        let (world, relay) = world_with_relay(world).await;
+        set_emails(&world, json!({ "from": "desk@example.com" })).await;
+        add_person(&world, "ada", "approver").await;
+        *relay.meaning.lock().unwrap() = ReplyMeaning::Deferred;
+        send_for_approval(&world, "k", "Invoice 7").await;
+        run_round(&world).await;
+        world.post("/v1/escalations", &json!({ "question": "May I?" })).await.expect_status(201);
+        run_round(&world).await;
+        let first = relay.mails.lock().unwrap()[0].key;
+        assert_eq!(relay.take().len(), 1, "the other question waits for the next attempt");
+        world.advance_clock(10_000);
+        // A provider that has another email under this key did not send this one.
+        *relay.meaning.lock().unwrap() = ReplyMeaning::Mismatch;
+        run_round(&world).await;
+        let second = relay.mails.lock().unwrap()[0].key;
+        assert_ne!(first, second, "a provider would take it for the first one");
+        assert!(relay.take()[0].1.contains("Subject: 2 questions"));
+        world.advance_clock(HOUR);
+        *relay.meaning.lock().unwrap() = ReplyMeaning::Accepted;
+        run_round(&world).await;
+        assert_eq!(relay.mails.lock().unwrap()[0].key, second, "the same email again");
+        assert_eq!(relay.take()[0].1.matches(&format!("{PUBLIC_URL}/a/")).count(), 2);
+    }
+
+    async fn a_question_waits_until_there_is_a_transport(world) {
+        let sandbox = EngineDeps { public_url: Some(PUBLIC_URL.to_owned()), ..EngineDeps::default() };
+        let world = world.with_engine_deps(sandbox).await;
+        require_approval(&world).await;
+        set_emails(&world, json!({ "from": "desk@example.com" })).await;
+        add_person(&world, "ada", "approver").await;
+        send_for_approval(&world, "k", "Invoice 7").await;
+        for _ in 0..20 {
+            run_round(&world).await;
+            world.advance_clock(HOUR);
+        }
+        let relay = Arc::new(Relay { meaning: Mutex::new(ReplyMeaning::Accepted), mails: Mutex::default() });
+        let world = world.with_engine_deps(deps_with(&relay)).await;
+        run_round(&world).await;
+        assert_eq!(recipients(&relay.take()), ["ada@people.example"]);
+    }
+
+    async fn a_link_that_an_admin_made_first_is_mailed_too(world) {
+        let (world, relay) = world_with_relay(world).await;
+        set_emails(&world, json!({ "from": "desk@example.com" })).await;
+        let ada = add_person(&world, "ada", "approver").await;
+        let (_, asked) = send_for_approval(&world, "k", "Invoice 7").await;
+        let path = format!("/v1/escalations/{}/approval-links", asked["id"].as_str().unwrap());
+        let made = world.post(&path, &json!({ "person": ada })).await.expect_status(201).string_field("url");
+        run_round(&world).await;
+        run_round(&world).await;
+        let mails = relay.take();
+        assert_eq!(mails.len(), 1);
+        assert!(made.ends_with(&link_in(&mails[0].1)), "{made}");
+        let again = world.post(&path, &json!({ "person": ada })).await.expect_status(201).string_field("url");
+        assert_eq!(again, made);
+    }
+
+    async fn whoever_signed_out_gets_a_link_that_works(world) {
+        let (world, relay) = world_with_relay(world).await;
+        set_emails(&world, json!({ "from": "desk@example.com" })).await;
+        let ada = add_person(&world, "ada", "approver").await;
+        *relay.meaning.lock().unwrap() = ReplyMeaning::Refused;
+        send_for_approval(&world, "k", "Invoice 7").await;
+        run_round(&world).await;
+        let first = link_in(&relay.take()[0].1);
+        world.advance_clock(1);
+        world.post(&format!("/v1/people/{ada}/sign-out"), &json!({})).await.expect_status(200);
+        world.advance_clock(10_000);
+        *relay.meaning.lock().unwrap() = ReplyMeaning::Accepted;
+        run_round(&world).await;
+        let second = link_in(&relay.take()[0].1);
+        assert_ne!(first, second);
+        world.call(get(&second).anonymous()).await.expect_status(200);
+    }
+
+    async fn no_route_stream_tool_or_log_shows_a_link(world) {
+        let log = CapturedLog::default();
+        let writer = log.clone();
+        let capture = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(move || writer.clone()).finish();
+        let _guard = tracing::subscriber::set_default(capture);
+        let (world, relay) = world_with_relay(world).await;
+        let mut own = TeamResources::create(&world).await;
+        set_emails(&world, json!({ "from": "desk@example.com" })).await;
+        add_person(&world, "eve", "approver").await;
+        let (email, asked) = send_for_approval(&world, "held", "Invoice 7").await;
+        *relay.meaning.lock().unwrap() = ReplyMeaning::Refused;
+        run_round(&world).await;
+        let link = link_in(&relay.take()[0].1);
+        let secret = link.rsplit_once('-').unwrap().1.to_owned();
+        (own.email, own.escalation) = (email, asked["id"].as_str().unwrap().to_owned());
+        world.engine.search.index_all().await.unwrap();
+        world.engine.events.deliver_due_notices().await;
+        let agent = world.create_api_key(&json!({ "name": "reader", "scopes": ["send", "read", "reply", "secrets"] })).await;
+        for key in [agent.as_str(), world.secret()] {
+            for (method, path, _) in ROUTES.iter().filter(|(method, ..)| *method == "get") {
+                let answer = world.call(own.request_for(method, path).bearer(key)).await;
+                assert!(!answer.text.contains(&secret), "{path}: {}", answer.text);
+            }
+            for (tool, arguments) in [
+                ("find_messages", json!({ "inbox": "owned@agents.test" })),
+                ("read_message", json!({ "message": own.message })),
+                ("get_outcome", json!({ "email": own.email })),
+                ("ask_human", json!({ "entity": "x", "question": "Which links wait?" })),
+            ] {
+                let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool, "arguments": arguments } });
+                let call = post("/mcp").bearer(key).header("accept", "application/json, text/event-stream").json(&call);
+                let answer = world.call(call).await.expect_status(200);
+                assert!(!answer.text.contains(&secret), "{tool}: {}", answer.text);
+            }
+        }
+        let log = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+        assert!(!log.is_empty() && !log.contains(&secret), "{log}");
     }
 }

@@ -106,6 +106,74 @@ over_every_engine! {
         assert_eq!(world.get("/v1/audit?limit=1000&action=escalation.decided").await.rows().len(), 1);
     }
 
+    async fn whoever_decides_too_late_by_the_api_is_told_who_did(world) {
+        require_approval(&world).await;
+        let ada = add_person(&world, "Ada", "approver").await;
+        let (_, asked) = send_for_approval(&world, "k", "Invoice 7").await;
+        press(&world, &link_path(&world, &asked, &ada).await, &[("as", "reject"), ("rev", "1")]).await.expect_status(200);
+        let path = format!("/v1/escalations/{}/resolve", str_field(&asked, "id"));
+        for rev in [1, 99] {
+            let late = world.post(&path, &json!({ "as": "release", "rev": rev })).await.expect_problem(409, "not_open");
+            assert_eq!((&late["decided_by"], &late["as"], &late["state"]), (&json!("Ada"), &json!("reject"), &json!("resolved")));
+            assert!(late.string_field("detail").contains("Ada decided `reject`"), "{}", late.text);
+        }
+        let (_, asked) = send_for_approval(&world, "l", "Invoice 8").await;
+        let path = format!("/v1/escalations/{}/resolve", str_field(&asked, "id"));
+        world.post(&path, &json!({ "as": "release", "rev": 99 })).await.expect_problem(409, "stale_rev");
+        world.post(&path, &json!({ "as": "release", "rev": 1 })).await.expect_status(200);
+        let late = world.post(&path, &json!({ "as": "release", "rev": 1 })).await.expect_problem(409, "not_open");
+        assert_eq!(late["decided_by"], "API key test");
+    }
+
+    async fn a_link_says_so_when_something_else_would_be_sent(world) {
+        let world = world.with_inbox_domain().await;
+        require_approval(&world).await;
+        let ada = add_person(&world, "Ada", "approver").await;
+        let inbox = world.create_inbox("desk").await;
+        let raw = "From: ann@people.test\nReply-To: x@elsewhere.test\nMessage-ID: <1@p>\nSubject: Invoice 7\n\nWhat is it?\n";
+        world.receive_mail(&["desk@agents.test"], raw).await;
+        let messages = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.expect_status(200);
+        let message = messages.rows().remove(0)["id"].clone();
+        let reply = format!("/v1/messages/{}/reply", message.as_str().unwrap());
+        let held = world.post(&reply, &json!({ "text": "It is paid." })).await.expect_status(202);
+        assert_eq!(held["state"], "held", "{}", held.text);
+        let asked = world.get("/v1/escalations?state=open&reason=approval").await.expect_status(200).rows().remove(0);
+        let path = link_path(&world, &asked, &ada).await;
+        assert!(world.call(get(&path).anonymous()).await.expect_status(200).text.contains("elsewhere.test"));
+        // Without the message nothing warns of the other address any more, so the page would show something else.
+        let (store, now) = (world.engine.ctx.store(), world.engine.ctx.now());
+        let team = store.teams().await.unwrap()[0].id;
+        assert!(store.erase_message(team, message.as_str().unwrap().parse().unwrap(), now).await.unwrap());
+        for _ in 0..2 {
+            let shown = world.call(get(&path).anonymous()).await.expect_status(409);
+            assert!(shown.text.contains("changed") && !shown.text.contains("<form"), "{}", shown.text);
+            press(&world, &path, &[("as", "release"), ("rev", "1")]).await.expect_status(409);
+        }
+        assert_eq!(world.email(&held.string_field("id")).await["state"], "held");
+        let other = link_path(&world, &asked, &ada).await;
+        assert_ne!(other, path);
+        press(&world, &other, &[("as", "release"), ("rev", "1")]).await.expect_status(200);
+    }
+
+    async fn signing_out_everywhere_and_a_removal_end_the_links(world) {
+        require_approval(&world).await;
+        let (ada, bob) = (add_person(&world, "Ada", "approver").await, add_person(&world, "Bob", "approver").await);
+        let (email, asked) = send_for_approval(&world, "k", "Invoice 7").await;
+        let (hers, his) = (link_path(&world, &asked, &ada).await, link_path(&world, &asked, &bob).await);
+        world.advance_clock(1);
+        world.post(&format!("/v1/people/{ada}/sign-out"), &json!({})).await.expect_status(200);
+        world.call(crate::call::delete(&format!("/v1/people/{bob}"))).await.expect_status(200);
+        for ended in [&hers, &his] {
+            world.call(get(ended).anonymous()).await.expect_status(410);
+            press(&world, ended, &[("as", "release"), ("rev", "1")]).await.expect_status(410);
+        }
+        assert_eq!(world.email(&email).await["state"], "held");
+        world.advance_clock(1);
+        let again = link_path(&world, &asked, &ada).await;
+        assert_ne!(again, hers);
+        press(&world, &again, &[("as", "release"), ("rev", "1")]).await.expect_status(200);
+    }
+
     async fn a_person_edits_first_and_a_wrong_form_decides_nothing(world) {
         require_approval(&world).await;
         let ada = add_person(&world, "Ada", "approver").await;
@@ -182,5 +250,37 @@ over_every_engine! {
             let seen = world.call(get(path).bearer(&agent)).await.expect_status(200);
             assert!(!seen.text.contains(token) && !seen.text.contains("/a/"), "{path}: {}", seen.text);
         }
+    }
+}
+
+/// Two nodes with connections of their own decide at the same moment, and each sees the decision of the other.
+#[tokio::test]
+async fn of_two_nodes_one_decides_and_the_other_says_who() {
+    let world = World::postgres().await;
+    let router = mailonce::api::router(world.node_with_own_store().await, false);
+    let there = async |request: TestRequest| {
+        TestResponse::from_response(router.clone().oneshot(request.build(world.secret())).await.unwrap()).await
+    };
+    require_approval(&world).await;
+    let (ada, bob) = (add_person(&world, "Ada", "approver").await, add_person(&world, "Bob", "approver").await);
+    for n in 0..5 {
+        let (_, asked) = send_for_approval(&world, &format!("k{n}"), &format!("Invoice {n}")).await;
+        let (hers, his) = (link_path(&world, &asked, &ada).await, link_path(&world, &asked, &bob).await);
+        let tap = |path: &str, form: &str| {
+            post(path).anonymous().header("content-type", "application/x-www-form-urlencoded").raw_body(form.to_owned())
+        };
+        let (first, second) =
+            tokio::join!(world.call(tap(&hers, "as=release&rev=1")), there(tap(&his, "as=reject&rev=1")));
+        let (winner, loser) =
+            if first.text.contains("<strong>Ada</strong> decided") { ("Ada", "Bob") } else { ("Bob", "Ada") };
+        for answer in [&first, &second] {
+            assert!(answer.text.contains(&format!("<strong>{winner}</strong> decided")), "{}", answer.text);
+            assert!(!answer.text.contains(&format!("<strong>{loser}</strong> decided")), "{}", answer.text);
+        }
+        let resolve = format!("/v1/escalations/{}/resolve", str_field(&asked, "id"));
+        let late = there(post(&resolve).json(&json!({ "as": "release", "rev": 1 }))).await;
+        assert_eq!(late.expect_problem(409, "not_open")["decided_by"], winner);
+        let seen = there(get(&format!("/v1/escalations/{}", str_field(&asked, "id")))).await.expect_status(200);
+        assert_eq!((&seen["state"], &seen["decided_by"]), (&json!("resolved"), &json!(winner)));
     }
 }

@@ -28,7 +28,7 @@ use std::{
 use tower::ServiceExt as _;
 
 use crate::{
-    call::{TestResponse, get, patch, post},
+    call::{TestRequest, TestResponse, get, patch, post},
     world::World,
 };
 
@@ -189,13 +189,33 @@ impl OidcWorld {
 
     /// Signs in, and returns the session.
     async fn sign_in(&self) -> TestResponse {
+        let cookie = self.sign_in_browser().await;
+        self.get("/v1/session", &cookie).await.expect_status(200)
+    }
+
+    /// Changes something in a session.
+    async fn change(&self, request: TestRequest, cookie: &str) -> TestResponse {
+        let session = self.get("/v1/session", cookie).await.expect_status(200);
+        let request =
+            request.anonymous().header("cookie", cookie).header("mailonce-csrf", &session.string_field("csrf_token"));
+        TestResponse::from_response(self.router.clone().oneshot(request.build("")).await.unwrap()).await
+    }
+
+    /// Changes the team of a session. Returns the cookie of the new one.
+    async fn change_team(&self, cookie: &str, team: &Value) -> String {
+        let changed = self.change(patch("/v1/session").json(&json!({ "team": team })), cookie).await.expect_status(204);
+        changed.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+    }
+
+    /// Signs in, and returns the cookie.
+    async fn sign_in_browser(&self) -> String {
         let (cookie, query) = self.authorize().await;
         let signed_in = self.callback(&cookie, &query).await.expect_status(303);
         assert_eq!(signed_in.header("location"), Some("/"));
         let cookies: Vec<&str> = signed_in.headers("set-cookie");
         assert!(cookies.iter().any(|cookie| cookie.starts_with("mailonce-oidc=;")), "{cookies:?}");
         let session = cookies.iter().find(|cookie| cookie.starts_with("mailonce=")).unwrap();
-        self.get("/v1/session", session.split(';').next().unwrap()).await.expect_status(200)
+        session.split(';').next().unwrap().to_owned()
     }
 
     async fn expect_refusal(&self, why: &str) {
@@ -326,6 +346,65 @@ over_every_engine! {
         oidc.world.call(patch(&path).json(&json!({ "rev": person["rev"], "role": "approver" }))).await.expect_status(200);
         oidc.sign_in().await;
         assert_eq!(oidc.world.get(&path).await.expect_status(200)["role"], "approver", "the provider does not decide about roles here");
+    }
+
+    async fn signing_out_everywhere_reaches_the_sessions_in_other_teams(world) {
+        let blue = world.post("/v1/teams", &json!({ "name": "blue" })).await.expect_status(201)["id"].clone();
+        let own = world.get("/v1/teams").await.expect_status(200).rows();
+        let own = own.into_iter().find(|team| team["id"] != blue).unwrap();
+        let file = OidcFile { team_claim: Some("groups".into()), default_role: Some("viewer".into()), ..OidcFile::default() };
+        let oidc = OidcWorld::start(world, file).await;
+        oidc.set(|provider| provider.claims = json!({ "groups": ["blue", own["name"]] }));
+        let in_own = async || {
+            let cookie = oidc.sign_in_browser().await;
+            let session = oidc.get("/v1/session", &cookie).await.expect_status(200);
+            if session["team"]["id"] == own["id"] { cookie } else { oidc.change_team(&cookie, &own["id"]).await }
+        };
+        let (home, stolen) = (in_own().await, in_own().await);
+        let stolen_in_own = stolen.clone();
+        let stolen = oidc.change_team(&stolen, &blue).await;
+        let session = oidc.get("/v1/session", &stolen).await.expect_status(200);
+        assert_eq!((&session["team"]["id"], &session["other_teams"][0]["id"]), (&blue, &own["id"]));
+        oidc.get("/v1/session", &stolen_in_own).await.expect_problem(401, "session_ended");
+        let back = oidc.change_team(&stolen, &own["id"]).await;
+        let stolen = oidc.change_team(&back, &blue).await;
+        // An admin of one team ends the sessions there, and nobody comes back from another team.
+        oidc.world.advance_clock(1);
+        let person = oidc.get("/v1/session", &home).await.expect_status(200)["person"]["id"].as_str().unwrap().to_owned();
+        oidc.world.post(&format!("/v1/people/{person}/sign-out"), &json!({})).await.expect_status(200);
+        oidc.get("/v1/session", &home).await.expect_problem(401, "session_ended");
+        oidc.world.advance_clock(1_000);
+        let refused = oidc.change(patch("/v1/session").json(&json!({ "team": own["id"] })), &stolen).await;
+        refused.expect_problem(404, "not_found");
+        // The person ends them in all teams.
+        let home = in_own().await;
+        oidc.world.advance_clock(1);
+        oidc.change(post(&format!("/v1/people/{person}/sign-out")).json(&json!({})), &home).await.expect_status(200);
+        oidc.world.advance_clock(1_000);
+        for over in [&home, &stolen] {
+            oidc.get("/v1/session", over).await.expect_problem(401, "session_ended");
+        }
+    }
+
+    async fn whom_the_provider_no_longer_names_is_removed(world) {
+        let made = world.post("/v1/teams", &json!({ "name": "blue" })).await.expect_status(201);
+        let (blue_key, own_name) = (made.string_field("api_key"), world.get("/v1/teams").await.expect_status(200).rows());
+        let own_name = own_name.iter().find(|team| team["id"] != made["id"]).unwrap()["name"].clone();
+        let file = OidcFile { team_claim: Some("groups".into()), ..by_claim() };
+        let oidc = OidcWorld::start(world, file).await;
+        oidc.set(|provider| provider.claims = json!({ "groups": ["blue", own_name], "role": "approver" }));
+        let in_blue = oidc.sign_in_browser().await;
+        let in_blue = if oidc.get("/v1/session", &in_blue).await["team"]["id"] == made["id"] { in_blue } else { oidc.change_team(&in_blue, &made["id"]).await };
+        let people = async |key: &str| oidc.world.call(get("/v1/people").bearer(key)).await.expect_status(200).rows().len();
+        assert_eq!((people(&blue_key).await, people(oidc.world.secret()).await), (1, 1));
+        oidc.set(|provider| provider.claims = json!({ "groups": [own_name], "role": "approver" }));
+        oidc.sign_in().await;
+        assert_eq!((people(&blue_key).await, people(oidc.world.secret()).await), (0, 1));
+        oidc.world.advance_clock(1_000);
+        oidc.get("/v1/session", &in_blue).await.expect_problem(401, "session_ended");
+        oidc.set(|provider| provider.claims = json!({ "groups": [own_name], "role": "none" }));
+        oidc.expect_refusal("no role for mailonce").await;
+        assert_eq!(people(oidc.world.secret()).await, 0);
     }
 
     async fn without_a_team_claim_there_must_be_one_team(world) {

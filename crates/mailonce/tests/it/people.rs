@@ -300,6 +300,23 @@ over_every_engine! {
         world.call(get("/v1/emails").bearer(&key.string_field("api_key"))).await.expect_status(200);
     }
 
+    async fn links_and_sign_outs_can_be_repeated_with_a_key(world) {
+        let (ada, bob) = (add_person(&world, "Ada", "viewer").await, add_person(&world, "Bob", "viewer").await);
+        let link = async |person: &str, key: &str| world.call(post(&format!("/v1/people/{person}/sign-in-links")).key(key)).await;
+        let first = link(&ada, "k").await.expect_status(201);
+        world.advance_clock(1);
+        assert_eq!(link(&ada, "k").await.expect_status(200)["url"], first["url"]);
+        assert_ne!(link(&ada, "l").await.expect_status(201)["url"], first["url"]);
+        link(&bob, "k").await.expect_problem(422, "key_mismatch");
+        let out = async |key: &str| world.call(post(&format!("/v1/people/{ada}/sign-out")).key(key)).await;
+        let ended = out("o").await.expect_status(200);
+        world.advance_clock(1);
+        let browser = sign_in(&world, &ada).await;
+        assert_eq!(out("o").await.expect_status(200)["signed_out_at"], ended["signed_out_at"]);
+        world.call(browser.request("GET", "/v1/emails")).await.expect_status(200);
+        out("k").await.expect_problem(422, "key_mismatch");
+    }
+
     async fn the_person_is_checked_and_named_once(world) {
         let ada = json!({ "name": "Ada", "role": "viewer", "address": "Ada@Example.com" });
         let created = world.call(post("/v1/people").key("k").json(&ada)).await.expect_status(201);

@@ -402,8 +402,8 @@ async fn a_question_is_asked_once_and_agents_cannot_resolve_it() {
     assert_eq!((&again["status"], &again["escalation"]), (&json!("open"), &escalation["escalation"]));
     let id = escalation["escalation"].as_str().unwrap();
     let page = escalation["approval_url"].as_str().unwrap();
-    assert_eq!(page, format!("{}/approve/{id}", fixture.server.url));
-    assert_eq!(fixture.server.call("GET", &format!("/approve/{id}"), &[], "").await.0, 200);
+    assert_eq!(page, format!("{}/needs-you/{id}", fixture.server.url));
+    assert_eq!(fixture.server.call("GET", &format!("/needs-you/{id}"), &[], "").await.0, 200);
     let decision = json!({ "as": "release", "rev": 1, "reason": "yes, up to 70" });
     let bearer = format!("Bearer {}", fixture.create_agent_key().await);
     let path = format!("/v1/escalations/{id}/resolve");

@@ -184,26 +184,34 @@ pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathPara
 
 /// Sign a person out everywhere.
 ///
-/// A person may do this for themselves, an admin for everybody in the team.
-#[utoipa::path(post, path = "/v1/people/{id}/sign-out", operation_id = "sign_out_person", tag = "people", params(("id" = String, Path)),
+/// A person may do this for themselves, an admin for everybody in the team. Sessions, connections and approval links end.
+#[utoipa::path(post, path = "/v1/people/{id}/sign-out", operation_id = "sign_out_person", tag = "people", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 200, description = "The person; all sessions and connections are over", body = PersonBody)))]
 pub(crate) async fn sign_out(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    let person = app.engine.access.sign_out_everywhere(&auth.caller, person_id(&id)?).await?;
+    let id = person_id(&id)?;
+    let keyed_call = auth.keyed_call("people/sign-out", &id.to_string(), b"");
+    let person = app.engine.access.sign_out_everywhere(&auth.caller, id, keyed_call).await?;
     Ok(Json(PersonBody::from(person)).into_response())
 }
 
 /// Make a sign-in link for a person.
 ///
 /// It works once, for ten minutes. Whoever has it can sign in as the person.
-#[utoipa::path(post, path = "/v1/people/{id}/sign-in-links", operation_id = "create_sign_in_link", tag = "people", params(("id" = String, Path)),
-    responses((status = 201, description = "The link; it is shown only once", body = SignInLinkBody)))]
+#[utoipa::path(post, path = "/v1/people/{id}/sign-in-links", operation_id = "create_sign_in_link", tag = "people", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
+    responses((status = 201, description = "The link; it is shown only once", body = SignInLinkBody),
+        (status = 200, description = "Made before with this idempotency key", body = SignInLinkBody)))]
 pub(crate) async fn create_link(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let link = app.engine.access.create_sign_in_link(&auth.caller, person_id(&id)?, false).await?;
+    let id = person_id(&id)?;
+    let keyed_call = auth.keyed_call("people/sign-in-links", &id.to_string(), b"");
+    let created = app.engine.access.create_sign_in_link(&auth.caller, id, keyed_call).await?;
+    let link = created.value;
     let body = SignInLinkBody {
         url: sign_in_url(&app.public_url, &link.token),
         expires_at: link.expires_at.to_string(),
         person: link.person.into(),
     };
-    Ok(created_response(true, Json(body)))
+    Ok(created_response(created.is_new, Json(body)))
 }

@@ -421,7 +421,8 @@ pub(crate) struct ApprovalLinkBody {
 ///
 /// It works for 72 hours, without signing in, until somebody decided. It is bound to exactly what will be sent. The same
 /// call again returns the same link. Give it to nobody but the person.
-#[utoipa::path(post, path = "/v1/escalations/{id}/approval-links", operation_id = "create_approval_link", tag = "escalations", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/escalations/{id}/approval-links", operation_id = "create_approval_link", tag = "escalations", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     request_body = NewApprovalLinkBody, responses((status = 201, description = "The link", body = ApprovalLinkBody)))]
 pub(crate) async fn create_link(
     State(app): State<App>,
@@ -431,11 +432,12 @@ pub(crate) async fn create_link(
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id = escalation_id(&id)?;
+    let keyed_call = auth.keyed_call("approval-links", &id.to_string(), &body.canonical()?);
     let NewApprovalLinkBody { person } = body.parse()?;
     let person = person
         .parse()
         .map_err(|_not_an_id| Problem::invalid_field("person", "is not the id of a person of the team"))?;
-    let link = app.engine.escalations.create_approval_link(&auth.caller, id, person).await?;
+    let link = app.engine.escalations.create_approval_link(&auth.caller, id, person, keyed_call).await?;
     let url = format!("{}/a/{}", app.public_url, link.token);
     Ok(created_response(true, Json(ApprovalLinkBody { url, expires_at: link.expires_at.to_string() })))
 }

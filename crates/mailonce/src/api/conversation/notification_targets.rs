@@ -6,7 +6,7 @@ use mailonce_core::{
     conversation::approval_link::TargetKind,
     problem::{Code, Problem},
 };
-use mailonce_engine::conversation::notification_targets::TargetView;
+use mailonce_engine::conversation::notification_targets::{NewTarget, TargetView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -89,16 +89,20 @@ fn target_id(text: &str) -> Result<Uuid, Problem> {
 /// New questions for people are posted there, each with a link by which whoever opens it decides. Post only to places that
 /// nobody but such people can read.
 #[utoipa::path(post, path = "/v1/notification-targets", operation_id = "create_notification_target", tag = "people", request_body = NewNotificationTargetBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 201, description = "Created; the secret is shown only once", body = CreatedNotificationTargetBody),
+        (status = 200, description = "Created before with this idempotency key", body = CreatedNotificationTargetBody),
         (status = 409, description = "The name is taken", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let keyed_call = auth.keyed_call("notification-targets", "", &body.canonical()?);
     let NewNotificationTargetBody { name, kind, url } = body.parse()?;
     check_required_text("name", &name)?;
     let kind = TargetKind::parse(&kind).ok_or_else(|| Problem::invalid_field("kind", "must be slack or webhook"))?;
-    let created = app.engine.escalations.create_notification_target(&auth.caller, (name, kind, url)).await?;
-    let body = CreatedNotificationTargetBody { target: created.target.into(), secret: created.secret };
-    Ok(created_response(true, Json(body)))
+    let created =
+        app.engine.escalations.create_notification_target(&auth.caller, (name, kind, url), keyed_call).await?;
+    let NewTarget { target, secret } = created.value;
+    Ok(created_response(created.is_new, Json(CreatedNotificationTargetBody { target: target.into(), secret })))
 }
 
 /// List the notification targets, newest first.
@@ -124,11 +128,14 @@ pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathPara
 }
 
 /// Post a test message to a notification target.
-#[utoipa::path(post, path = "/v1/notification-targets/{id}/test", operation_id = "test_notification_target", tag = "people", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/notification-targets/{id}/test", operation_id = "test_notification_target", tag = "people", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 200, description = "What the target answered", body = NotificationTargetTestBody)))]
 pub(crate) async fn test(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let answer = app.engine.escalations.test_notification_target(&auth.caller, target_id(&id)?).await?;
+    let id = target_id(&id)?;
+    let keyed_call = auth.keyed_call("notification-targets/test", &id.to_string(), b"");
+    let answer = app.engine.escalations.test_notification_target(&auth.caller, id, keyed_call).await?;
     let body = match answer {
         Ok(status) => {
             NotificationTargetTestBody { ok: (200..300).contains(&status), status: Some(status), error: None }

@@ -9,7 +9,7 @@ use mailonce_engine::conversation::escalations::NewEscalation;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id};
+use super::{ToolContext, ToolReply, ToolResult, approval_page_url, invalid_argument, parse_args, parse_id};
 use crate::{api::MAX_QUESTION_CHARS, http::json::check_required_text};
 
 #[derive(Deserialize)]
@@ -58,7 +58,7 @@ pub(super) async fn ask_human(ctx: &ToolContext<'_>, arguments: &Value) -> ToolR
     let decided = escalation.decision.as_ref();
     Ok(ToolReply::new(escalation.state.as_str(), next)
         .with("escalation", opened.value.id.to_string())
-        .with_approval_page(Some(format!("{}/approve/{}", ctx.app.public_url, opened.value.id)), opened.is_new)
+        .with_approval_page(Some(approval_page_url(ctx, opened.value.id)), opened.is_new)
         .with("decision", decided.map(|decided: &DecisionRecord| decided.decision.as_str()))
         .with("answer", decided.and_then(|decided| decided.reason.as_ref())))
 }

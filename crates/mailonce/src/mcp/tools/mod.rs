@@ -24,6 +24,7 @@ use mailonce_core::{
 use mailonce_engine::Caller;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::{ToolContext, object};
 use crate::{http::json_body, mcp::json_rpc::RpcError};
@@ -137,7 +138,13 @@ fn parse_intent(kind: String, entity: String, version: Option<u32>, period: Opti
 /// The approval page of an email, if a person must decide about it.
 async fn approval_url(ctx: &ToolContext<'_>, email: EmailId) -> Result<Option<String>, Problem> {
     let escalation = ctx.app.engine.escalations.escalation_of_email(ctx.caller, email).await?;
-    Ok(escalation.map(|id| format!("{}/approve/{id}", ctx.app.public_url)))
+    Ok(escalation.map(|id| approval_page_url(ctx, id)))
+}
+
+/// The page of the dashboard on which a person decides. It asks whoever is not signed in to do so, and never for an API
+/// key: a key with the scope `admin` on a clipboard may end up in a conversation with a model.
+fn approval_page_url(ctx: &ToolContext<'_>, escalation: Uuid) -> String {
+    format!("{}/needs-you/{escalation}", ctx.app.public_url)
 }
 
 /// The inbox that the caller named, else the only one that the caller may use.

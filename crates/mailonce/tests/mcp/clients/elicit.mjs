@@ -58,7 +58,7 @@ for (const [tag, create, action, times, status] of runs) {
   assert.equal(elicitations.length, times, tag);
   for (const one of elicitations) {
     assert.equal(one.mode, "url");
-    assert.match(one.url, /\/approve\/[0-9a-f-]{36}$/);
+    assert.match(one.url, /\/needs-you\/[0-9a-f-]{36}$/);
     assert.doesNotMatch(one.message, /ann-|Refund/);
     if (result.approval_url) assert.equal(one.url, result.approval_url);
   }
