@@ -96,7 +96,7 @@ fn pairs() -> Vec<Pair> {
         (
             "some words",
             text(
-                "Hi Ann, your order 4821 was shipped and arrives on Monday. See https://shop.example/o/4821 for details.",
+                "Hi Ann, your order 4821 has shipped and arrives on Monday. See https://shop.example/o/4821 for details.",
             ),
             TwoFlagged,
         ),

@@ -131,7 +131,7 @@ fn value_in_schema(schema: &str, property: &str) -> Option<Value> {
         ("NewSourceBody" | "SourceBody", "name") => json!("postmark"),
         ("NewSourceBody", "accepts") => json!(["inbound"]),
         ("NewSourceBody" | "RotateSourceBody", "basic_auth") => {
-            json!({ "username": "hook", "password": "a-long-secret" })
+            json!({ "username": "hook", "password": "a-secret-of-16-characters" })
         }
         ("SettingsPatchBody", "time_zone") => json!("Europe/Berlin"),
         ("NewTeamBody" | "TeamBody", "name") => json!("acme"),

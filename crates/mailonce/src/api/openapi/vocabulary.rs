@@ -124,7 +124,7 @@ pub(super) fn add_parameter_words(document: &mut Value) -> usize {
     let (table, mut count) = (parameter_words(), 0);
     for operation in operations(document) {
         let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
-        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+        for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
             let is_it =
                 |(ids, name, _): &&(&[&str], &str, Vec<&str>)| ids.contains(&id.as_str()) && parameter["name"] == *name;
             if let Some((_, _, words)) = table.iter().find(is_it) {
