@@ -139,6 +139,8 @@ fn value_in_schema(schema: &str, property: &str) -> Option<Value> {
         ("NewTemplateBody" | "TemplateBody", "name") => json!("order-shipped"),
         ("ThreadPatchBody", "handled") => json!(true),
         ("ThreadPatchBody", "labels") => json!(["billing"]),
+        ("RecoverBody", "since") => json!(TIME),
+        ("ReleaseLeaseBody", "token") => json!("lt_5f3a9c1e7b2d48605f3a9c1e7b2d4860"),
         ("RerouteBody", "to") => json!("relay-2"),
         ("ProblemBody", "type") => json!("https://example.com/docs/errors/invalid_field"),
         ("ProblemBody" | "BatchItemError", "code") => json!("invalid_field"),
