@@ -224,8 +224,8 @@ async fn a_search_for_files_finds_those_that_were_sent() {
     let world = World::sqlite().await.with_inbox_domain().await;
     let (inbox, threads) = inbox_with_threads(&world, 2).await;
     let files = json!([{ "filename": "a.txt", "content": "aGVsbG8=" }]);
-    let newest = world.get(&format!("/v1/threads/{}", threads[0])).await.expect_status(200);
-    let message = text(&newest.body["messages"][0]["id"]);
+    let messages = world.get(&format!("/v1/inboxes/{inbox}/messages?thread={}", threads[0])).await.rows();
+    let message = text(&messages[0]["id"]);
     let reply = json!({ "text": "See the file.", "attachments": files });
     let address = world.get(&format!("/v1/inboxes/{inbox}")).await.string_field("address");
     let reply = world.post(&format!("{AGENTMAIL}/inboxes/{address}/messages/{message}/reply"), &reply).await;

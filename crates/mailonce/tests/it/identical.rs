@@ -71,14 +71,16 @@ struct Pair {
     verdict: Verdict,
 }
 
+fn file(name: &str, kind: &str, bytes: &str) -> Value {
+    json!({ "attachments": [{ "filename": name, "content_type": kind, "content": bytes }] })
+}
+
 /// The pairs of `docs/dialects.md`.
 fn pairs() -> Vec<Pair> {
     use Verdict::{One, Two, TwoFlagged};
     let mut all = Vec::new();
     let mut pair = |what, first, second, verdict| all.push(Pair { what, first, second, verdict });
     let text = |text: &str| json!({ "text": text });
-    let file = |name: &str, kind: &str, bytes: &str| json!({ "attachments": [{ "filename": name, "content_type": kind, "content": bytes }] });
-    let (pdf, hello) = ("application/pdf", "aGVsbG8=");
     for (what, second, verdict) in [
         ("nothing", json!({}), One),
         ("a tag", json!({ "tags": [{ "name": "attempt", "value": "2" }] }), One),
@@ -136,11 +138,21 @@ fn pairs() -> Vec<Pair> {
         ("a cc recipient", json!({ "cc": ["bob@example.com"] }), TwoFlagged),
         ("a bcc recipient", json!({ "bcc": ["bob@example.com"] }), TwoFlagged),
         ("another sender", json!({ "from": "Shop <desk@example.com>" }), Two),
-        ("an attachment more", file("a.pdf", pdf, hello), TwoFlagged),
+        ("an attachment more", file("a.pdf", "application/pdf", "aGVsbG8="), TwoFlagged),
         ("a schedule", json!({ "scheduled_at": "2027-01-01T00:00:00Z" }), TwoFlagged),
     ] {
         pair(what, json!({}), second, verdict);
     }
+    all.extend(pairs_of_changed_mails());
+    all
+}
+
+/// Pairs in which both mails differ from the usual one.
+fn pairs_of_changed_mails() -> Vec<Pair> {
+    use Verdict::{One, TwoFlagged};
+    let mut all = Vec::new();
+    let mut pair = |what, first, second, verdict| all.push(Pair { what, first, second, verdict });
+    let (pdf, hello) = ("application/pdf", "aGVsbG8=");
     let (two, swapped) = (json!(["bob@example.com", "cid@example.com"]), json!(["cid@example.com", "bob@example.com"]));
     pair("the order of the recipients", json!({ "to": two }), json!({ "to": swapped }), One);
     pair("the order of the bcc recipients", json!({ "bcc": two }), json!({ "bcc": swapped }), One);
@@ -172,10 +184,12 @@ over_every_engine! {
             let first = send_by_resend(&world, &changed(&first)).await;
             let second = send_by_resend(&world, &changed(&second)).await;
             let email = world.email(&id_of(&second)).await;
-            let found = match id_of(&first) == id_of(&second) {
-                true => Verdict::One,
-                false if email["guard"] == "looks_duplicate" => Verdict::TwoFlagged,
-                false => Verdict::Two,
+            let found = if id_of(&first) == id_of(&second) {
+                Verdict::One
+            } else if email["guard"] == "looks_duplicate" {
+                Verdict::TwoFlagged
+            } else {
+                Verdict::Two
             };
             assert_eq!(found, verdict, "{what}");
         }
