@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// All values of `kind` in `[[transports]]`.
-const KINDS: [&str; 10] =
+pub(crate) const KINDS: [&str; 10] =
     ["sandbox", "smtp", "resend", "postmark", "mailgun", "sendgrid", "ses", "usesend", "brevo", "http"];
 /// The maximum of `defaults.give_up_after`. A longer time would outlast the memory of an idempotency key.
 const MAX_GIVE_UP_MS: i64 = 7 * 86_400_000;
@@ -426,12 +426,41 @@ mod tests {
     use crate::config::Flags;
 
     fn built(file: &str) -> Result<EngineDeps, String> {
+        built_with_env(file, |_| None)
+    }
+
+    fn built_with_env(file: &str, env: impl Fn(&str) -> Option<String>) -> Result<EngineDeps, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mailonce.toml");
         std::fs::write(&path, file).unwrap();
         let flags = Flags { config: Some(path), ..Flags::default() };
-        let config = Config::load(&flags, |_| None).map_err(|error| format!("{error:#}"))?;
+        let config = Config::load(&flags, env).map_err(|error| format!("{error:#}"))?;
         engine_deps(&config).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn sends_without_a_key_follow_the_file_and_the_environment() {
+        let compat = |deps: Result<EngineDeps, String>| {
+            let CompatSettings { keyless, window_ms } = deps.unwrap().compat;
+            (keyless, window_ms)
+        };
+        let file = "[compat]\nkeyless = \"hold\"\nwindow = \"5m\"";
+        assert_eq!(compat(built("")), (None, None));
+        assert_eq!(compat(built(file)), (Some(IdenticalMode::Hold), Some(300_000)));
+        let env = |name: &str| match name {
+            "MAILONCE_COMPAT_KEYLESS" => Some("send".to_owned()),
+            "MAILONCE_COMPAT_WINDOW" => Some("1h".to_owned()),
+            _ => None,
+        };
+        assert_eq!(compat(built_with_env(file, env)), (Some(IdenticalMode::Send), Some(3_600_000)));
+        for (wrong, expected) in [
+            ("keyless = \"never\"", "compat.keyless must be `replay`, `hold` or `send`"),
+            ("window = \"59s\"", "compat.window must be from 1m to 1h, not `59s`"),
+            ("windows = \"5m\"", "windows"),
+        ] {
+            let error = built(&format!("[compat]\n{wrong}")).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

@@ -265,7 +265,8 @@ impl Caller {
         fresh: bool,
         read: fn(&Answer) -> Option<T>,
     ) -> Result<T, Lost> {
-        let lost = |error| Lost { error, again: true, pause: None };
+        let url = self.wire.url();
+        let lost = |error: Error| Lost { error: error.for_call(url, &request.path), again: true, pause: None };
         let asked = tokio::time::timeout(limit, self.wire.ask(request, fresh)).await;
         let asked = asked.map_err(|late| {
             lost(Error::no_answer(format!("no answer within {} ms", limit.as_millis()), Some(late.into())))
@@ -273,7 +274,7 @@ impl Caller {
         let answer =
             asked.map_err(|trouble| lost(Error::no_answer("the connection gave no answer", Some(trouble.into()))))?;
         if !(200..300).contains(&answer.status) {
-            return Err(refused(&answer, self.wire.url()));
+            return Err(refused(&answer, url, &request.path));
         }
         read(&answer).ok_or_else(|| lost(Error::no_answer("the answer cannot be read", None)))
     }
@@ -291,8 +292,8 @@ fn longest_pause(backoff: Duration, tried: u32) -> Duration {
     backoff.saturating_mul(1 << tried.saturating_sub(1).min(16)).min(LONGEST_PAUSE)
 }
 
-fn refused(answer: &Answer, url: &str) -> Lost {
-    let error = Error::refusal(answer.status, &answer.body, url);
+fn refused(answer: &Answer, url: &str, path: &str) -> Lost {
+    let error = Error::refusal(answer.status, &answer.body, url).for_call(url, path);
     let told = answer.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
     let pause = told.map(|seconds| Duration::from_secs(seconds.into()));
     // "later" is for the caller to decide, save where the server only asks for a slower pace.

@@ -304,8 +304,12 @@ impl Desk {
         let address = self.inbox(id)?["address"].clone();
         let from = body["match"]["from"].as_str().map(|from| ("from".to_owned(), from.to_owned()));
         let query: HashMap<String, String> = from.into_iter().chain([("has".to_owned(), "code".to_owned())]).collect();
-        let found = self.messages.iter().rev().find(|one| one["inbox"] == address && matches(one, &query));
-        let artifact = found.ok_or_else(|| missing("code"))?["artifacts"][0]["id"].clone();
+        let found = self.messages.iter().rev().filter(|one| one["inbox"] == address && matches(one, &query));
+        let codes: Vec<&Value> = found.map(|one| &one["artifacts"][0]).collect();
+        // A repeat gets its own, everybody else the newest that nobody took.
+        let own = codes.iter().find(|one| one["consumed_for"] == body["for"]);
+        let free = || codes.iter().find(|one| one["consumed_for"].is_null());
+        let artifact = own.or_else(free).or(codes.first()).ok_or_else(|| missing("code"))?["id"].clone();
         self.consume(body, |one| one["id"] == artifact)
     }
 

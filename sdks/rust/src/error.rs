@@ -34,6 +34,8 @@ pub struct Fault {
     pub retry: Retry,
     /// What to do.
     pub next: String,
+    /// The URL of the call, if there was one.
+    pub url: Option<String>,
     /// The URL of the page about this code, if the server answered.
     pub docs_url: Option<String>,
     /// The field at fault, if one is.
@@ -53,11 +55,18 @@ impl Error {
             status: 0,
             retry: Retry::Never,
             next: next.into(),
+            url: None,
             docs_url: None,
             field: None,
             details: Map::new(),
             cause: None,
         }))
+    }
+
+    /// With the URL of the call.
+    pub(crate) fn for_call(mut self, base_url: &str, path: &str) -> Self {
+        self.0.url = Some(format!("{base_url}{path}"));
+        self
     }
 
     /// With the field at fault.
@@ -130,6 +139,7 @@ impl Error {
             status,
             retry,
             next: said("next").unwrap_or_else(|| advice.to_owned()),
+            url: None,
             docs_url: said("type").map(|page| if page.starts_with('/') { format!("{base_url}{page}") } else { page }),
             field: said("field"),
             details,
@@ -154,8 +164,11 @@ impl Deref for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code, self.detail)?;
-        if let Some(page) = &self.docs_url {
-            write!(f, " ({page})")?;
+        match (&self.url, &self.docs_url) {
+            (Some(url), Some(page)) => write!(f, " ({url}, see {page})")?,
+            (Some(url), None) => write!(f, " ({url})")?,
+            (None, Some(page)) => write!(f, " (see {page})")?,
+            (None, None) => {}
         }
         write!(f, "; next: {}", self.next)
     }

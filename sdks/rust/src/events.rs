@@ -138,11 +138,13 @@ impl Followed {
         parts.headers.push((header::ACCEPT.as_str(), "text/event-stream".to_owned()));
         let request = self.caller.request(parts)?;
         let opening = timeout(self.caller.timeout, self.caller.wire.follow(&request)).await;
-        let opening = opening.map_err(|late| Error::no_answer("the stream did not open in time", Some(late.into())))?;
-        match opening.map_err(|why| Error::no_answer("the stream could not be opened", Some(why.into())))? {
-            Opened::Stream(open) => Ok(open),
-            Opened::Refused(answer) => Err(Error::refusal(answer.status, &answer.body, self.caller.wire.url())),
-        }
+        let error = match opening {
+            Ok(Ok(Opened::Stream(open))) => return Ok(open),
+            Ok(Ok(Opened::Refused(answer))) => Error::refusal(answer.status, &answer.body, self.caller.wire.url()),
+            Ok(Err(why)) => Error::no_answer("the stream could not be opened", Some(why.into())),
+            Err(late) => Error::no_answer("the stream did not open in time", Some(late.into())),
+        };
+        Err(error.for_call(self.caller.wire.url(), &request.path))
     }
 }
 

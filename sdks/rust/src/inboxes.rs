@@ -189,7 +189,8 @@ impl Inboxes {
         }
     }
 
-    /// Takes the newest code or link that matches, once, `for` one account, workflow or run; `timeout` waits for it.
+    /// Takes the newest code or link that matches, once, `for` one account, workflow or run; `timeout` waits for it,
+    /// up to 60 s.
     pub fn consume(&self, inbox: &str, body: &ConsumeMatch) -> Call<Artifact> {
         let path = Self::path(inbox, "/consume");
         let hold = Duration::from_secs(body.timeout.unwrap_or_default());

@@ -169,13 +169,16 @@ export class Caller {
       const response = await this.#fetch(request.url, { ...request.init, signal: clock.signal });
       const bytes = new Uint8Array(await response.arrayBuffer());
       if (!response.ok)
-        return lost(refusal(response.status, new TextDecoder().decode(bytes), this.baseUrl), response.headers);
+        return lost(
+          refusal(response.status, new TextDecoder().decode(bytes), request.url, this.baseUrl),
+          response.headers,
+        );
       if (response.status !== 204) read(bytes);
       return { status: response.status, headers: response.headers, bytes };
     } catch (cause) {
       if (options.signal?.aborted) throw aborted(options.signal);
       const why = clock.signal.aborted ? `no answer within ${limit} ms` : "the connection gave no answer";
-      return new Lost(noAnswer(why, cause), true, undefined);
+      return new Lost(noAnswer(why, cause, request.url), true, undefined);
     } finally {
       clock.stop();
     }

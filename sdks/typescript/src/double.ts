@@ -252,8 +252,14 @@ export class Desk {
       const address = this.#known(id)["address"];
       const from = (body["match"] as Body | undefined)?.["from"];
       const query = new URLSearchParams(typeof from === "string" ? { from, has: "code" } : { has: "code" });
-      const message = this.#messages.filter((one) => one.inbox === address && matches(one, query)).pop();
-      return this.#consume(found((message?.["artifacts"] as Body[] | undefined)?.[0], "code"), body);
+      const codes = this.#messages
+        .filter((one) => one.inbox === address && matches(one, query))
+        .flatMap((one) => (one["artifacts"] as Body[]).slice(0, 1))
+        .reverse();
+      // A repeat gets its own, everybody else the newest that nobody took.
+      const own = codes.find((one) => one["consumed_for"] === body["for"]);
+      const free = codes.find((one) => one["consumed_for"] === undefined);
+      return this.#consume(found(own ?? free ?? codes[0], "code"), body);
     }
     if (method === "POST" && what === "artifacts" && verb === "consume") {
       return this.#consume(

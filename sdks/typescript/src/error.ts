@@ -17,6 +17,8 @@ export class MailonceError extends Error {
   readonly detail: string;
   readonly retry: Retry;
   readonly next: string;
+  /** The URL of the call, if there was one. */
+  readonly url: string | undefined;
   /** The URL of the page about this code, if the server answered. */
   readonly docsUrl: string | undefined;
   /** The field at fault, if one is. */
@@ -31,15 +33,17 @@ export class MailonceError extends Error {
     retry?: Retry;
     status?: number;
     field?: string | undefined;
+    url?: string | undefined;
     docsUrl?: string | undefined;
     details?: Record<string, unknown>;
     cause?: unknown;
   }) {
-    const page = problem.docsUrl ? ` (${problem.docsUrl})` : "";
-    const message = `${problem.code}: ${problem.detail}${page}; next: ${problem.next}`;
+    const places = [problem.url, problem.docsUrl && `see ${problem.docsUrl}`].filter(Boolean).join(", ");
+    const message = `${problem.code}: ${problem.detail}${places && ` (${places})`}; next: ${problem.next}`;
     super(message, problem.cause === undefined ? undefined : { cause: problem.cause });
     this.code = problem.code;
     this.detail = problem.detail;
+    this.url = problem.url;
     this.docsUrl = problem.docsUrl;
     this.status = problem.status ?? 0;
     this.retry = problem.retry ?? "never";
@@ -50,7 +54,7 @@ export class MailonceError extends Error {
 }
 
 /** The error of an answer that is no success. Whoever stands in between may not speak RFC 9457. */
-export function refusal(status: number, text: string, baseUrl: string): MailonceError {
+export function refusal(status: number, text: string, url: string, baseUrl: string): MailonceError {
   const whole = object(text);
   // At `/mcp` the problem is in an error of JSON-RPC.
   const { message, data } = (whole["error"] ?? {}) as { message?: unknown; data?: object };
@@ -68,18 +72,20 @@ export function refusal(status: number, text: string, baseUrl: string): Mailonce
     retry: retry === "never" || retry === "same" || retry === "later" ? retry : again ? "same" : "never",
     status,
     field: said("field"),
+    url,
     docsUrl: said("type")?.replace(/^\//, `${baseUrl}/`),
     details: body,
   });
 }
 
 /** Nobody can tell whether the call arrived. */
-export function noAnswer(detail: string, cause?: unknown): MailonceError {
+export function noAnswer(detail: string, cause?: unknown, url?: string): MailonceError {
   return new MailonceError({
     code: "no_answer",
     detail,
     retry: "same",
     next: "Make the same call again with the same key; whatever was accepted before will be found.",
+    url,
     cause,
   });
 }

@@ -71,9 +71,9 @@ export class Events {
       alive();
       const call: Call = { method: "GET", path: "/v1/events/stream", query, headers: { Accept: "text/event-stream" } };
       const response = await this.#call.open(call, control.signal).catch((cause: unknown) => {
-        throw noAnswer("the stream could not be opened", cause);
+        throw noAnswer("the stream could not be opened", cause, this.#call.baseUrl);
       });
-      if (!response.ok) throw refusal(response.status, await response.text(), this.#call.baseUrl);
+      if (!response.ok) throw refusal(response.status, await response.text(), response.url, this.#call.baseUrl);
       if (response.body === null) throw noAnswer("the stream has no body");
       yield* frames(chunks(response.body, alive));
     } finally {

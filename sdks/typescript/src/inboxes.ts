@@ -111,7 +111,7 @@ export class Inboxes {
     }
   }
 
-  /** Takes the newest code or link that matches, once, `for` one account, workflow or run; `timeout` waits for it. */
+  /** Takes the newest code or link that matches, once, `for` one account, workflow or run; `timeout` waits for it, up to 60 s. */
   async consume(inbox: string, body: ConsumeMatch, options?: CallOptions): Promise<Artifact> {
     const taken = await this.#call.json<ConsumedArtifact>(
       { method: "POST", path: `/v1/inboxes/${at(inbox)}/consume`, body, hold: body.timeout ?? 0 },

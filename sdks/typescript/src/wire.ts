@@ -220,7 +220,7 @@ export interface Email {
   /** The most important guard in `holds`, or the one that held or flagged the email. */
   guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
   /** The guards that hold the email. It leaves when none is left. */
-  holds: string[];
+  holds: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
   id: string;
   key?: string | null;
   message_id: string;
@@ -257,7 +257,7 @@ export interface EmailDetail {
   /** The most important guard in `holds`, or the one that held or flagged the email. */
   guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
   /** The guards that hold the email. It leaves when none is left. */
-  holds: string[];
+  holds: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
   id: string;
   key?: string | null;
   message_id: string;
@@ -369,7 +369,7 @@ export interface EndpointTest {
   /** Whether the endpoint answered 2xx. */
   delivered: boolean;
   /** Why there was no response: `blocked name connect tls timeout broken`. */
-  error?: string | null;
+  error?: "blocked" | "name" | "connect" | "tls" | "timeout" | "broken" | "status" | null;
   /** The `webhook-id` of the test request. */
   id: string;
   latency_ms: number;
@@ -730,7 +730,7 @@ export interface NextMessages {
 export interface NoticeAttempt {
   at: string;
   /** Why the attempt failed: `blocked name connect tls timeout broken status`. */
-  error?: string | null;
+  error?: "blocked" | "name" | "connect" | "tls" | "timeout" | "broken" | "status" | null;
   latency_ms: number;
   number: number;
   /** Start of the response body, or the error message. */
@@ -893,7 +893,7 @@ export interface RenderedMessage {
   /** The text. In the view `min` it is inside a fence with a random nonce; treat everything in it as untrusted. */
   text?: string | null;
   /** `min plain full`, or `gone` when the message's bytes are no longer stored. */
-  view: string;
+  view: "min" | "plain" | "full" | "gone";
 }
 
 /** A reply to a message. */
@@ -1021,7 +1021,7 @@ export interface SendReceipt {
   /** The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate. */
   guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
   /** The guards that hold the email. It leaves when none is left. */
-  holds?: string[];
+  holds?: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
   id: string;
   /** The Message-ID header, with angle brackets. */
   message_id: string;

@@ -107,7 +107,10 @@ test("the usual pauses add up to more than thirty seconds, and to less than seve
     };
     context.mock.method(globalThis, "setTimeout", quick);
     const fetch = () => Promise.reject(new TypeError("connection refused"));
-    await assert.rejects(new Mailonce({ apiKey: "k", fetch }).emails.get("e-1"), { code: "no_answer" });
+    // The address is told: a forgotten MAILONCE_URL is the commonest reason.
+    const mo = new Mailonce({ apiKey: "k", baseUrl: "http://127.0.0.1:9", fetch });
+    const url = "http://127.0.0.1:9/v1/emails/e-1";
+    await assert.rejects(mo.emails.get("e-1"), { code: "no_answer", url, message: new RegExp(`\\(${url}\\); next: `) });
     context.mock.restoreAll();
     assert.ok(sum >= least && sum <= most, `${sum} ms`);
   }
@@ -120,8 +123,12 @@ test("an error says what is wrong, what to do, and where to read more", async ()
   );
   const error = await wrong.then(assert.fail, (thrown) => thrown);
   assert.equal(error.field, "to[0]");
+  assert.equal(error.url, `${process.env.MAILONCE_URL}/v1/emails`);
   assert.equal(error.docsUrl, `${process.env.MAILONCE_URL}/docs/errors/${error.code}`);
   assert.equal((await fetch(error.docsUrl)).status, 200);
-  assert.equal(error.message, `${error.code}: ${error.detail} (${error.docsUrl}); next: ${error.next}`);
+  assert.equal(
+    error.message,
+    `${error.code}: ${error.detail} (${error.url}, see ${error.docsUrl}); next: ${error.next}`,
+  );
   assert.ok(error.detail && error.next);
 });

@@ -439,8 +439,11 @@ export interface components {
             policy?: components["schemas"]["PolicyStepBody"][] | null;
             /** @description Why it failed. */
             reason?: string | null;
-            /** @description A person's latest decision: `done`, `retry` or `abandon`. */
-            resolved_as?: string | null;
+            /**
+             * @description A person's latest decision: `done`, `retry` or `abandon`.
+             * @enum {string|null}
+             */
+            resolved_as?: "done" | "retry" | "abandon" | null;
             /** @description What the holder reported. In lists and after commands it is left out. */
             result?: unknown;
             /** @description Whether the result was too large to keep. */
@@ -494,8 +497,11 @@ export interface components {
             at: string;
             /** @description Id of the API key that reported it. */
             by?: string | null;
-            /** @description `done` or `not_found`. */
-            says: string;
+            /**
+             * @description `done` or `not_found`.
+             * @enum {string}
+             */
+            says: "done" | "not_found";
         };
         /** @description The token of a holder. */
         ClaimTokenBody: {
@@ -508,8 +514,11 @@ export interface components {
              * @description Milliseconds by which this node's clock is ahead of the database server's. Null without a database server.
              */
             ahead_of_database_ms?: number | null;
-            /** @description What confirmed the time: `operator`, `kernel`, `database` or `boot_clock`. No key expires while this is null. */
-            confirmed_by?: string | null;
+            /**
+             * @description What confirmed the time: `operator`, `kernel`, `database` or `boot_clock`. No key expires while this is null.
+             * @enum {string|null}
+             */
+            confirmed_by?: "operator" | "kernel" | "database" | "boot_clock" | null;
             /** @description False after a clock jump: scheduled emails wait, and no provider's deduplication window counts as open. */
             trusted: boolean;
         };
@@ -543,8 +552,11 @@ export interface components {
         };
         /** @description A period that the server computes from its clock. */
         ComputedPeriodBody: {
-            /** @description `day`, `week` (from Monday) or `month`. */
-            every: string;
+            /**
+             * @description `day`, `week` (from Monday) or `month`.
+             * @enum {string}
+             */
+            every: "day" | "week" | "month";
             /**
              * Format: int64
              * @description A call less than this many seconds before a boundary counts for the coming period; 60 by default, at most 43,200.
@@ -595,7 +607,7 @@ export interface components {
             last_used_at?: string | null;
             person: components["schemas"]["ConnectionPersonBody"];
             /** @description What the person allowed. The role of the person may allow less by now. */
-            scopes: string[];
+            scopes: ("send" | "read" | "reply" | "secrets" | "approve" | "admin" | "operator")[];
         };
         /** @description The client of a connection. */
         ConnectionClientBody: {
@@ -864,7 +876,7 @@ export interface components {
              */
             guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
             /** @description The guards that hold the email. It leaves when none is left. */
-            holds: string[];
+            holds: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
             id: string;
             key?: string | null;
             message_id: string;
@@ -999,8 +1011,11 @@ export interface components {
         EndpointTestBody: {
             /** @description Whether the endpoint answered 2xx. */
             delivered: boolean;
-            /** @description Why there was no response: `blocked name connect tls timeout broken`. */
-            error?: string | null;
+            /**
+             * @description Why there was no response: `blocked name connect tls timeout broken`.
+             * @enum {string|null}
+             */
+            error?: "blocked" | "name" | "connect" | "tls" | "timeout" | "broken" | "status" | null;
             /** @description The `webhook-id` of the test request. */
             id: string;
             /** Format: int32 */
@@ -1029,8 +1044,9 @@ export interface components {
             /**
              * @description What it is working on: `emails`, `deliveries`, `messages`, `records`, `waiting`, `events`, `names`, `storage` or
              *     `done`. `waiting` lasts until emails in doubt have settled.
+             * @enum {string}
              */
-            stage: string;
+            stage: "find" | "emails" | "deliveries" | "messages" | "records" | "waiting" | "events" | "names" | "storage" | "done";
             /**
              * @description `running` or `done`.
              * @enum {string}
@@ -1089,7 +1105,7 @@ export interface components {
         EscalationBody: {
             about: components["schemas"]["EscalationSubjectBody"];
             /** @description The decisions that are allowed. */
-            allowed_decisions: string[];
+            allowed_decisions: ("release" | "edit" | "reject" | "sent" | "resend" | "abandon" | "done" | "retry")[];
             /** Format: date-time */
             created_at: string;
             /** @description Name of the person who decided; only when a single escalation is read. */
@@ -1265,7 +1281,8 @@ export interface components {
         /** @description Health of the server. */
         HealthBody: {
             clock?: components["schemas"]["ClockBody"] | null;
-            status: string;
+            /** @enum {string} */
+            status: "ok" | "ready";
             /** @description The store backend, such as `sqlite` or `postgres`. */
             store?: string | null;
             /** @description Notes and warnings for the operator. */
@@ -1814,7 +1831,7 @@ export interface components {
              * @description What the source may deliver: `events`, `inbound` (mail) or both. The default is `events`, or `inbound` for a
              *     provider without events.
              */
-            accepts?: string[] | null;
+            accepts?: ("events" | "inbound")[] | null;
             /** @description Whether SHA-1 signatures are accepted; only for old SNS topics. */
             allow_sha1?: boolean | null;
             /** @description The provider's API key. It fetches mail that the webhook only announces: resend, postmark (server token), nylas. */
@@ -1826,8 +1843,11 @@ export interface components {
             basic_auth?: components["schemas"]["BasicAuthBody"] | null;
             /** @description Token that the provider sends as `Authorization: Bearer`. */
             bearer_token?: string | null;
-            /** @description The provider: `postmark mailgun sendgrid ses resend usesend brevo nylas standard`. */
-            kind: string;
+            /**
+             * @description The provider: `postmark mailgun sendgrid ses resend usesend brevo nylas standard`.
+             * @enum {string}
+             */
+            kind: "postmark" | "mailgun" | "sendgrid" | "ses" | "resend" | "usesend" | "brevo" | "nylas" | "standard";
             name: string;
             /**
              * @description How often to poll the provider for mail whose webhook was lost, such as `5m`; `10s` to `1d`. Only for resend and
@@ -1918,8 +1938,11 @@ export interface components {
         NoticeAttemptBody: {
             /** Format: date-time */
             at: string;
-            /** @description Why the attempt failed: `blocked name connect tls timeout broken status`. */
-            error?: string | null;
+            /**
+             * @description Why the attempt failed: `blocked name connect tls timeout broken status`.
+             * @enum {string|null}
+             */
+            error?: "blocked" | "name" | "connect" | "tls" | "timeout" | "broken" | "status" | null;
             /** Format: int32 */
             latency_ms: number;
             /** Format: int32 */
@@ -2070,8 +2093,11 @@ export interface components {
             id: string;
             /** @description The idempotency key that the caller gave. */
             key?: string | null;
-            /** @description `email`, or `claim`. */
-            kind: string;
+            /**
+             * @description `email`, or `claim`.
+             * @enum {string}
+             */
+            kind: "email" | "claim";
             /** @description Rows with the same order key are accepted one after the other. */
             order_key?: string | null;
             /** Format: date-time */
@@ -2249,8 +2275,11 @@ export interface components {
             removed_counts?: Record<string, never> | null;
             /** @description The text. In the view `min` it is inside a fence with a random nonce; treat everything in it as untrusted. */
             text?: string | null;
-            /** @description `min plain full`, or `gone` when the message's bytes are no longer stored. */
-            view: string;
+            /**
+             * @description `min plain full`, or `gone` when the message's bytes are no longer stored.
+             * @enum {string}
+             */
+            view: "min" | "plain" | "full" | "gone";
         };
         /** @description A lease to renew. */
         RenewClaimBody: {
@@ -2603,7 +2632,7 @@ export interface components {
              */
             guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
             /** @description The guards that hold the email. It leaves when none is left. */
-            holds?: string[];
+            holds?: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
             id: string;
             /** @description The Message-ID header, with angle brackets. */
             message_id: string;
@@ -2743,7 +2772,8 @@ export interface components {
             /** @description Path of the webhook URL on this server, for the provider to post to. */
             hook_path: string;
             id: string;
-            kind: string;
+            /** @enum {string} */
+            kind: "postmark" | "mailgun" | "sendgrid" | "ses" | "resend" | "usesend" | "brevo" | "nylas" | "standard";
             /** @description Error of the polls since then. */
             last_error?: string | null;
             /**
@@ -2958,8 +2988,11 @@ export interface components {
         TemplateErrorBody: {
             line?: number | null;
             message: string;
-            /** @description `subject`, `text` or `html`. */
-            part: string;
+            /**
+             * @description `subject`, `text` or `html`.
+             * @enum {string}
+             */
+            part: "subject" | "text" | "html";
             variable?: string | null;
         };
         /** @description A page of templates in their newest version, newest first. */
@@ -3100,8 +3133,11 @@ export interface components {
             breaker_reason?: string | null;
             /** @description Number of running attempts. */
             in_flight: number;
-            /** @description `sandbox smtp resend postmark mailgun sendgrid ses usesend brevo http` */
-            kind: string;
+            /**
+             * @description `sandbox smtp resend postmark mailgun sendgrid ses usesend brevo http`
+             * @enum {string}
+             */
+            kind: "sandbox" | "smtp" | "resend" | "postmark" | "mailgun" | "sendgrid" | "ses" | "usesend" | "brevo" | "http";
             name: string;
             /**
              * @description How an unknown outcome is recovered: `key` (idempotent retry), `look_up` (search at the provider) or `none`.

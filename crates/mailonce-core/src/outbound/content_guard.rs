@@ -111,10 +111,10 @@ impl<'a> Comparison<'a> {
 }
 
 impl IdenticalCheck {
-    /// Makes this the check of the n-th identical item of a batch. Items never repeat each other; each repeats the item
-    /// in the same place of an earlier run.
-    pub fn set_batch_place(&mut self, place: usize) {
-        if place > 0 {
+    /// Makes this the check of a later identical item of a batch; the first one has no place. Items never repeat each
+    /// other; each repeats the item in the same place of an earlier run.
+    pub fn set_batch_place(&mut self, place: Option<u32>) {
+        if let Some(place) = place {
             let meaning = self.fingerprint.pair.map(|byte| format!("{byte:02x}")).concat();
             self.fingerprint = ContentFingerprint::of_meaning(hash_parts([meaning.as_str(), &place.to_string()]));
         }

@@ -213,6 +213,9 @@ pub struct EmailHead {
     /// The template that it was written with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateRef>,
+    /// The place among the identical items of its batch, when it has no key and is not the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identical_place: Option<u32>,
     /// What is left of an email that was erased. The rest of its head has no personal data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub erased: Option<ErasedEmail>,

@@ -248,7 +248,7 @@ impl Outbound {
         let repeats = is_keyless_dialect_send(caller, keyed).then(|| settings.compat.resolve(self.ctx.deps.compat));
         let identical = repeats
             .filter(|(mode, _)| *mode == IdenticalMode::Replay)
-            .map(|(_, window_ms)| self.identical_check(content, window_ms));
+            .map(|(_, window_ms)| self.identical_check(content, window_ms, keyed.identical_place));
         let mode = match &keyed.request.intent {
             _ if repeats.is_some_and(|(mode, _)| mode == IdenticalMode::Hold) => ContentGuardMode::Hold,
             Some(intent) if intent.period.is_some() => ContentGuardMode::Off,
@@ -286,10 +286,13 @@ impl Outbound {
         }
     }
 
-    /// Asks whether an email repeats an identical one of this window.
-    pub(crate) fn identical_check(&self, content: &EmailContent, window_ms: i64) -> IdenticalCheck {
+    /// Asks whether an email repeats an identical one of this window. `place` is its place among the identical items of
+    /// its batch.
+    pub(crate) fn identical_check(&self, content: &EmailContent, window_ms: i64, place: Option<u32>) -> IdenticalCheck {
         let fingerprint = ContentFingerprint::of_meaning(identity_hash(content, &self.ctx.secret));
-        IdenticalCheck { fingerprint, window_ms }
+        let mut check = IdenticalCheck { fingerprint, window_ms };
+        check.set_batch_place(place);
+        check
     }
 
     /// The latest emails of a team within the window: those before an email, or all.

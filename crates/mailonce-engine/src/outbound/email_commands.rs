@@ -244,9 +244,10 @@ impl Outbound {
         // A keyless send of the same content is a duplicate of this version, so the guard needs its fingerprint.
         let content = self.ctx.packer.unpack(&body);
         let fingerprint = content.as_ref().map(|content| content_fingerprint(email.team, content));
-        // So is a retry through a dialect: it is answered with this version.
+        // So is a retry through a dialect: it is answered with this version, in the place that the email had in its batch.
         let is_repeatable = email.head.key.is_none() && email.head.channel.is_dialect();
-        let identical = content.filter(|_| is_repeatable).map(|content| self.identical_check(&content, 0));
+        let identical =
+            content.filter(|_| is_repeatable).map(|content| self.identical_check(&content, 0, head.identical_place));
         let key = derived_key.map_or(EmailKey::Version { of: email.id }, EmailKey::Given);
         head.key = Some(key.clone());
         NewEmail {

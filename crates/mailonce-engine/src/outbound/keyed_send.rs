@@ -83,6 +83,8 @@ pub(crate) struct KeyedSend {
     pub(crate) compared_fields: Option<&'static [DigestField]>,
     /// The template that wrote the content, once it is rendered.
     pub(crate) template: Option<TemplateRef>,
+    /// The place among the identical items of its batch, unless it is the first of them.
+    pub(crate) identical_place: Option<u32>,
 }
 
 impl KeyedSend {
@@ -151,6 +153,7 @@ pub(crate) fn identify_send(
         answers: None,
         compared_fields: None,
         template: None,
+        identical_place: None,
         request,
     }
 }

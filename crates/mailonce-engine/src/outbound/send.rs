@@ -23,7 +23,7 @@ use mailonce_core::{
     operation::KeyedOperation,
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, GuardInput, NewBatch, NewEmail},
-        digest::{Digest, DigestField},
+        digest::{Digest, DigestField, identity_hash},
         email::{Channel, Email, EmailHead, EmailState, Guard},
         holds::Holds,
         key_binding::KeyBinding,
@@ -252,6 +252,11 @@ impl Outbound {
         }
     }
 
+    /// The receipt for a call that repeats what created the email. Nothing is recorded.
+    pub fn repeat_receipt(&self, caller: &Caller, email: &Email) -> SendReceipt {
+        self.receipt(caller, &CachedEmail::from(email), false, false, 0)
+    }
+
     /// The receipt for the call that created the email.
     pub(crate) fn first_receipt(&self, caller: &Caller, email: &Email) -> SendReceipt {
         email.handoffs.iter().for_each(|handoff| self.ctx.transports.wake_one(&handoff.transport));
@@ -343,6 +348,7 @@ impl Outbound {
             policy: None,
             inbox: None,
             template: keyed.template.clone(),
+            identical_place: keyed.identical_place,
             erased: None,
         };
         let routed = || self.ctx.transports.select(content, caller.channel, self.ctx.entropy.next_u64());
@@ -446,10 +452,15 @@ impl Outbound {
         let digest = batch_digest(&items, strict);
         let mut faults = Vec::new();
         let (mut keyed_items, mut checks, mut repeated) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let count = items.len();
+        let (count, mut identical_counts) = (items.len(), BTreeMap::new());
         for (index, item) in items.into_iter().enumerate() {
             self.ctx.metrics.record_send_attempt(channel);
-            match self.prepare_item(caller, key.as_ref(), index, item, now).await {
+            let position = key.clone().map(|key| (key, index as u32));
+            let prepared = match item.map(|item| self.identify_item(caller, item, position, &mut identical_counts)) {
+                Ok(keyed) => self.prepare_item(caller, keyed, now).await,
+                Err(problem) => Err(problem),
+            };
+            match prepared {
                 Ok(PreparedItem::Checked(checked)) => {
                     checks.insert(index, (checked.rule, checked.trace));
                     keyed_items.insert(index, checked.keyed);
@@ -530,25 +541,30 @@ impl Outbound {
             compared.record_item(caller.team.id, item, &new_email.body, now);
             new_emails.push(new_email);
         }
-        let mut places: BTreeMap<[u8; 16], usize> = BTreeMap::new();
-        for identical in new_emails.iter_mut().filter_map(|new_email| new_email.guard_input.identical.as_mut()) {
-            let place = places.entry(identical.fingerprint.pair).or_default();
-            identical.set_batch_place(*place);
-            *place += 1;
-        }
         Ok(new_emails)
     }
 
-    /// Derives an item's key and checks the item. A bound key is looked up before the item is refused.
-    async fn prepare_item(
+    /// Derives an item's key. An item that may repeat a recent email also gets its place among the identical items
+    /// before it, whether or not a check refuses one of them.
+    fn identify_item(
         &self,
         caller: &Caller,
-        batch: Option<&Key>,
-        index: usize,
-        item: Result<SendRequest, Problem>,
-        now: Time,
-    ) -> Result<PreparedItem, Problem> {
-        let mut keyed = identify_send(caller, item?, batch.map(|key| (key.clone(), index as u32)));
+        request: SendRequest,
+        batch_position: Option<(Key, u32)>,
+        identical_counts: &mut BTreeMap<[u8; 16], u32>,
+    ) -> KeyedSend {
+        let mut keyed = identify_send(caller, request, batch_position);
+        if is_keyless_dialect_send(caller, &keyed) {
+            let identity = identity_hash(&keyed.request.content, &self.ctx.secret);
+            let count = identical_counts.entry(identity).or_default();
+            keyed.identical_place = Some(*count).filter(|place| *place > 0);
+            *count += 1;
+        }
+        keyed
+    }
+
+    /// Checks an item. A bound key is looked up before the item is refused.
+    async fn prepare_item(&self, caller: &Caller, mut keyed: KeyedSend, now: Time) -> Result<PreparedItem, Problem> {
         let mut trace = PolicyTrace::default();
         let checked = self.check_policy(caller, &mut keyed, now, &mut trace).await;
         if checked.is_ok() && keyed.request.intent.is_none() {

@@ -183,6 +183,7 @@ pub fn empty_email(size: ModelConfig) -> Option<Email> {
         policy: None,
         inbox: None,
         template: None,
+        identical_place: None,
         erased: None,
     };
     let new_email = NewEmail {

@@ -103,6 +103,7 @@ fn email_with_two_unknowns() -> Email {
             policy: None,
             inbox: None,
             template: None,
+            identical_place: None,
             erased: None,
         }),
         digest: Digest::of_content(&content.unwrap()),

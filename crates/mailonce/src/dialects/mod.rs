@@ -19,6 +19,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mailonce_core::{
+    access::team::ApiKeyScope,
     events::formatted_event::{FormattedEvent, NoticeContext},
     key::Key,
     outbound::email::{Channel, EmailState, Guard},
@@ -189,6 +190,11 @@ impl<T: DeserializeOwned, C: DialectContract> FromRequestParts<App> for DialectQ
             Err(rejection) => Err(Problem::invalid_query("", rejection.body_text()).into()),
         }
     }
+}
+
+/// Whether the caller may see the team's domains. A key that is tied to inboxes may not.
+pub(crate) fn may_list_domains(caller: &Caller) -> bool {
+    caller.key.has_scope(ApiKeyScope::Admin) && caller.require_unrestricted_key().is_ok()
 }
 
 /// A JSON response.

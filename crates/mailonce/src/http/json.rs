@@ -5,6 +5,7 @@ use mailonce_core::{
     problem::{Code, FieldError, Problem, nearest_name},
 };
 use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
 use std::{collections::HashSet, fmt, marker::PhantomData};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -21,8 +22,35 @@ pub(crate) struct OneOrMany(pub(crate) Vec<String>);
 
 impl OneOrMany {
     /// The addresses, without empty ones: clients of other providers' APIs send those for fields that they do not use.
-    pub(crate) fn non_empty(self) -> Vec<String> {
-        self.0.into_iter().filter(|text| !text.trim().is_empty()).collect()
+    pub(crate) fn non_empty(mut self) -> Vec<String> {
+        self.drop_empty();
+        self.0
+    }
+
+    /// Removes the empty addresses.
+    pub(crate) fn drop_empty(&mut self) {
+        self.0.retain(|text| !text.trim().is_empty());
+    }
+}
+
+/// A field that is refused when it says something. Null, an empty text and an empty list are the same as none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UnsupportedField(bool);
+
+impl UnsupportedField {
+    pub(crate) fn is_given(self) -> bool {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for UnsupportedField {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self(match Value::deserialize(from)? {
+            Value::Null => false,
+            Value::String(text) => !text.trim().is_empty(),
+            Value::Array(list) => !list.is_empty(),
+            _ => true,
+        }))
     }
 }
 

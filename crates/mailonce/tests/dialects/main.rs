@@ -17,12 +17,16 @@ mod crate_sdk;
 #[path = "../it/database.rs"]
 mod database;
 mod honest;
+mod legacy;
 mod managing;
 #[path = "../it/packages.rs"]
 mod packages;
 mod prove;
 mod repeats;
 mod sdks;
+#[expect(dead_code, reason = "the tests of MCP use more of it")]
+#[path = "../mcp/sink.rs"]
+mod sink;
 mod table;
 mod together;
 mod wire;

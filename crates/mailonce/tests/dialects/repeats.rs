@@ -156,4 +156,87 @@ async fn metrics_count_for_an_admin_key_that_is_tied_to_an_inbox() {
         let read = world.call(get(&format!("{AGENTMAIL}{path}")).bearer(&key)).await.expect_status(200);
         assert!(read.text.contains("inbox_count"), "{path}: {}", read.text);
     }
+    let by_domain = format!("{RESEND}/emails/metrics?dimensions=domain");
+    world.call(get(&by_domain).bearer(&key)).await.expect_status(200);
+}
+
+#[tokio::test]
+async fn a_draft_that_is_held_is_never_sent_with_success() {
+    let world = World::sqlite().await.with_inbox_domain().await;
+    let inbox = world.create_inbox("a").await;
+    let rule = json!({ "name": "ask", "direction": "outbound", "match": { "operator": "all", "conditions":
+        [{ "field": "recipient.address", "operator": "is", "value": "boss@example.com" }] }, "actions": [{ "type": "approve" }] });
+    world.post("/v1/rules", &rule).await.expect_status(201);
+    let drafts = format!("{RESEND}/inboxes/{inbox}/drafts");
+    let draft = json!({ "to": "boss@example.com", "subject": "Raise", "text": "Please." });
+    let draft = world.post(&drafts, &draft).await.expect_status(200).string_field("id");
+    let send = async || world.post(&format!("{drafts}/{draft}/send"), &json!({})).await;
+    let first = send().await;
+    for answer in [first, send().await, send().await] {
+        assert_eq!((answer.status, answer.header("mailonce-state")), (409, Some("held")), "{}", answer.text);
+    }
+    let question = world.get("/v1/escalations").await.rows().remove(0);
+    let release = json!({ "as": "release", "rev": question["rev"] });
+    world.post(&format!("/v1/escalations/{}/resolve", text(&question["id"])), &release).await.expect_status(200);
+    let email = world.get("/v1/emails?to=boss@example.com").await.rows().remove(0);
+    let sent = send().await.expect_status(200);
+    assert_eq!((&sent["id"], sent.is_replay()), (&email["id"], true));
+}
+
+#[tokio::test]
+async fn empty_texts_count_as_absent() {
+    let world = World::sqlite().await.with_inbox_domain().await;
+    let inbox = world.create_inbox("a").await;
+    let address = world.get(&format!("/v1/inboxes/{inbox}")).await.string_field("address");
+    let mail = |more: Value| {
+        let mut mail =
+            json!({ "from": "agent@example.com", "to": "ada@example.com", "subject": "Hi", "text": "Hello" });
+        mail.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        mail
+    };
+    let empty = json!({ "cc": "", "bcc": [""], "reply_to": "", "topic_id": "", "scheduled_at": "" });
+    world.post(&format!("{RESEND}/emails"), &mail(empty)).await.expect_status(200);
+    let empty = json!({ "scheduledAt": "", "templateId": "", "inReplyToId": "", "cc": "" });
+    world.post("/compat/usesend/api/v1/emails", &mail(empty)).await.expect_status(200);
+    let template = json!({ "name": "Welcome", "alias": "", "from": "", "reply_to": "", "html": "<p>Hi</p>" });
+    world.post(&format!("{RESEND}/templates"), &template).await.expect_status(200);
+
+    let agent = format!("{AGENTMAIL}/inboxes/{address}");
+    let mut send = json!({ "to": ["ada@example.com", ""], "cc": "", "bcc": "", "reply_to": "", "labels": "" });
+    (send["subject"], send["text"]) = (json!("Hi"), json!("Hello there"));
+    world.post(&format!("{agent}/messages/send"), &send).await.expect_status(200);
+    let draft = json!({ "to": "ada@example.com", "cc": "", "subject": "Hi", "text": "Draft", "send_at": "",
+        "in_reply_to": "", "forward_of": "", "client_id": "" });
+    let draft = world.post(&format!("{agent}/drafts"), &draft).await.expect_status(200);
+    let draft = format!("{agent}/drafts/{}", draft.string_field("draft_id"));
+    world.call(patch(&draft).json(&json!({ "send_at": "", "client_id": "" }))).await.expect_status(200);
+    world.post(&format!("{draft}/send"), &json!({})).await.expect_status(200);
+
+    let drafts = format!("{RESEND}/inboxes/{inbox}/drafts");
+    let draft = json!({ "to": "ada@example.com", "cc": "", "bcc": [""], "subject": "Hi", "text": "Other draft",
+        "thread_id": "", "reply_to_email_id": "" });
+    let draft = world.post(&drafts, &draft).await.expect_status(200).string_field("id");
+    world.post(&format!("{drafts}/{draft}/send"), &json!({})).await.expect_status(200);
+}
+
+#[tokio::test]
+async fn a_search_for_files_finds_those_that_were_sent() {
+    let world = World::sqlite().await.with_inbox_domain().await;
+    let (inbox, threads) = inbox_with_threads(&world, 2).await;
+    let files = json!([{ "filename": "a.txt", "content": "aGVsbG8=" }]);
+    let messages = world.get(&format!("/v1/inboxes/{inbox}/messages?thread={}", threads[0])).await.rows();
+    let message = text(&messages[0]["id"]);
+    let reply = json!({ "text": "See the file.", "attachments": files });
+    let address = world.get(&format!("/v1/inboxes/{inbox}")).await.string_field("address");
+    let reply = world.post(&format!("{AGENTMAIL}/inboxes/{address}/messages/{message}/reply"), &reply).await;
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    for (wanted, expected) in [("true", vec![&threads[0]]), ("false", vec![&threads[0], &threads[1]])] {
+        let path = format!("{RESEND}/inboxes/{inbox}/threads/search?has_attachment={wanted}");
+        let found = world.get(&path).await.expect_status(200);
+        let mut ids: Vec<String> = found.body["data"].as_array().unwrap().iter().map(|row| text(&row["id"])).collect();
+        ids.sort();
+        let mut expected: Vec<String> = expected.into_iter().cloned().collect();
+        expected.sort();
+        assert_eq!(ids, expected, "{wanted}: {}", found.text);
+    }
 }

@@ -1,6 +1,7 @@
 //! The dialects without a socket and with a test clock: requests that no SDK would send, and behavior over a day.
 
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 use crate::{
     call::{TestRequest, delete, get, patch, post},
@@ -187,12 +188,17 @@ async fn a_dialect_remembers_a_batch_key_for_a_day() {
 #[tokio::test]
 async fn look_alikes_without_a_key_are_not_held_in_a_dialect() {
     let world = World::sqlite().await;
+    let mut ids = BTreeSet::new();
     for (path, field) in [(resend_path("/emails"), "id"), (usesend_path("/emails"), "emailId")] {
-        for _ in 0..2 {
-            let sent = world.call(post(&path).json(&mail())).await.expect_status(200);
-            assert_eq!(world.email(sent.body[field].as_str().unwrap()).await["state"], "queued");
+        for end in [".", "!"] {
+            let near = mail_with(json!({ "text": format!("The same words {field}{end}") }));
+            let sent = world.call(post(&path).json(&near)).await.expect_status(200);
+            let id = sent.body[field].as_str().unwrap().to_owned();
+            assert_eq!(world.email(&id).await["state"], "queued");
+            ids.insert(id);
         }
     }
+    assert_eq!(ids.len(), 4, "each is a mail of its own");
     let held = world.send_without_key(&mail()).await.expect_status(202);
     assert_eq!(held.body["state"], "held");
     let id = held.body["id"].as_str().unwrap();

@@ -1,11 +1,16 @@
 //! The OpenAPI document, its paths, and the format of every error.
 
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Read as _,
+};
+use tower::ServiceExt as _;
 
 use crate::{
     call::{TestRequest, get, post},
-    world::{World, mail},
+    world::{World, mail, mail_with},
 };
 
 #[test]
@@ -79,6 +84,56 @@ fn the_document_describes_the_send_body() {
     for name in ["TagPair", "TtlClass", "AttachmentBody", "IntentBody"] {
         assert_eq!(schemas[name]["additionalProperties"], false, "{name} accepts unknown fields");
     }
+}
+
+/// Method, path and example of every operation with a request body in JSON. Calls of a provider's webhook are in its
+/// format, not in ours.
+fn example_requests() -> Vec<(String, String, Value)> {
+    let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
+    let mut all = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| path.starts_with("/v1/")) {
+        for (method, operation) in methods.as_object().unwrap() {
+            let json = &operation["requestBody"]["content"]["application/json"];
+            if json.is_object() {
+                all.push((method.to_uppercase(), path.clone(), json["example"].clone()));
+            }
+        }
+    }
+    all
+}
+
+/// The id of one object of each kind, by the segment before it in a path. Where the document has an example of the
+/// call that creates it, that example is the call.
+async fn create_documented_objects(world: &World) -> BTreeMap<String, String> {
+    let mut ids = BTreeMap::from([("transports".to_owned(), "sandbox".to_owned())]);
+    let inbox = world.create_inbox("a").await;
+    let raw = "From: shop@x.test\nTo: a@agents.test\nMessage-ID: <1@x.test>\nSubject: Your code\n\nYour verification code is 402625.\n";
+    world.receive_mail(&["a@agents.test"], raw).await;
+    let message = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.rows().remove(0);
+    let id = |value: &Value| value.as_str().unwrap().to_owned();
+    let artifacts = world.get(&format!("/v1/messages/{}/artifacts", id(&message["id"]))).await.expect_status(200);
+    let scheduled = mail_with(json!({ "scheduled_at": "in 3 hours" }));
+    let email = world.send("order-4821", &scheduled).await.expect_status(202).string_field("id");
+    for (kind, found) in [
+        ("inboxes", inbox),
+        ("messages", id(&message["id"])),
+        ("threads", id(&message["thread_id"])),
+        ("artifacts", id(&artifacts["data"][0]["id"])),
+        ("emails", email),
+        ("keys", "order-4821".to_owned()),
+    ] {
+        ids.insert(kind.to_owned(), found);
+    }
+    for (method, path, example) in example_requests() {
+        let kind = path.trim_start_matches("/v1/").to_owned();
+        if method == "POST" && !kind.contains('/') && !ids.contains_key(&kind) {
+            let created = world.post(&path, &example).await;
+            assert!(created.status < 300, "{path} {example}: {} {}", created.status, created.text);
+            let name = if kind == "templates" { "name" } else { "id" };
+            ids.extend(created[name].as_str().map(|id| (kind, id.to_owned())));
+        }
+    }
+    ids
 }
 
 over_memory_and_sqlite! {
@@ -184,6 +239,46 @@ over_memory_and_sqlite! {
         let tag = served.header("etag").unwrap().to_owned();
         let again = world.call(get("/openapi.json").header("if-none-match", &tag)).await;
         assert_eq!((again.status, again.text.len()), (304, 0));
+    }
+
+    async fn no_example_request_is_refused_as_malformed(world) {
+        let world = world.with_inbox_domain().await;
+        let ids = create_documented_objects(&world).await;
+        let mut count = 0;
+        for (method, path, mut example) in example_requests() {
+            // Two bodies name another object, which an example cannot know.
+            if path.ends_with("/approval-links") {
+                example["person"] = json!(ids["people"]);
+            } else if path.ends_with("/reroute") {
+                example["to"] = json!("sandbox");
+            }
+            let segments: Vec<&str> = path.split('/').collect();
+            let known = |(at, segment): (usize, &&str)| match *segment {
+                "{direction}" => "send".to_owned(),
+                "{type}" => "block".to_owned(),
+                _ if segment.starts_with('{') => ids[segments[at - 1]].clone(),
+                _ => (*segment).to_owned(),
+            };
+            let filled = segments.iter().enumerate().map(known).collect::<Vec<_>>().join("/");
+            let answer = world.call(TestRequest::new(&method, &filled).json(&example)).await;
+            let is_malformed = matches!(answer.status, 400 | 404 | 405 | 415) || answer["code"] == "invalid_field";
+            assert!(!is_malformed, "{method} {filled} {example}: {} {}", answer.status, answer.text);
+            count += 1;
+        }
+        assert!(count > 60, "{count} examples");
+    }
+
+    async fn the_document_is_compressed_for_clients_that_accept_it(world) {
+        let plain = world.get("/openapi.json").await.expect_status(200).text;
+        let request = get("/openapi.json").header("accept-encoding", "br, gzip").build(&world.secret);
+        let (head, body) = world.router().oneshot(request).await.unwrap().into_parts();
+        assert_eq!((&head.headers["content-encoding"], &head.headers["vary"]), (&"gzip".parse().unwrap(), &"accept-encoding".parse().unwrap()));
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&*bytes).read_to_string(&mut text).unwrap();
+        assert!(text == plain && bytes.len() < 60_000, "{} bytes", bytes.len());
+        let refused = world.call(get("/openapi.json").header("accept-encoding", "gzip;q=0")).await;
+        assert!(refused.header("content-encoding").is_none() && refused.text == plain);
     }
 
     async fn the_metrics_count_and_contain_no_secrets(world) {

@@ -179,6 +179,8 @@ over_every_engine! {
             body.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
             assert!(world.post(&path, &body).await.status >= 400);
         }
+        let long = json!({ "type": "code", "for": "run-3", "timeout": 61 });
+        world.post(&path, &long).await.expect_problem(422, "invalid_field").expect_field("timeout");
     }
 
     async fn a_consumer_waits_past_codes_that_others_took(world) {

@@ -195,7 +195,7 @@ impl ModelConversation<'_> {
             });
             self.call("send_email", mail).await;
         } else {
-            assert_eq!(taken["status"], "already_consumed");
+            assert_eq!(taken["status"], "none");
             assert!(!taken.to_string().contains(code), "{taken}");
         }
     }

@@ -310,6 +310,15 @@ async fn a_missing_or_consumed_code_is_reported() {
     let first = fixture.call_tool("take_artifact", take.clone()).await;
     assert_eq!((&first["status"], &first["value"]), (&json!("taken"), &json!("402626")));
     assert!(first["next"].as_str().unwrap().contains("use the code once, now"), "{first}");
+    // The only code went to another `for`; this caller's own may be on the way.
+    let loser = json!({ "type": "code", "for": "signup-10", "timeout_s": 1 });
+    let lost = fixture.call_tool("take_artifact", loser).await;
+    assert_eq!(lost["status"], "none", "{lost}");
+    assert!(lost["next"].as_str().unwrap().contains("Call take_artifact again"), "{lost}");
+    assert!(!lost.to_string().contains("402626"), "{lost}");
+    let long = json!({ "type": "code", "for": "signup-10", "timeout_s": 51 });
+    let refused = fixture.call_tool_expect_error("take_artifact", long).await;
+    assert!(refused.to_string().contains("at most 50"), "{refused}");
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     let again = fixture.call_tool("take_artifact", take).await;
     assert_eq!((&again["value"], &again["taken_at"]), (&first["value"], &first["taken_at"]));

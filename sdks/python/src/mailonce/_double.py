@@ -207,7 +207,11 @@ class Desk:
             case ("POST", "inboxes", "consume"):
                 query = {"has": "code", **(body.get("match") or {})}
                 messages = [one for one in self._of(self._known(name)) if _matches(one, query)]
-                return self._consume(_found(messages[-1:], "code")["artifacts"][0], body)
+                codes = [one["artifacts"][0] for one in reversed(messages)]
+                # A repeat gets its own, everybody else the newest that nobody took.
+                own = [one for one in codes if one.get("consumed_for") == body["for"]]
+                free = [one for one in codes if "consumed_for" not in one]
+                return self._consume(_found(own + free + codes, "code"), body)
             case ("POST", "artifacts", "consume"):
                 every = (one for message in self._messages for one in message["artifacts"])
                 return self._consume(_found((one for one in every if one["id"] == name), f"artifact {name}"), body)

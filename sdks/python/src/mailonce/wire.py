@@ -286,7 +286,7 @@ class Email:
     """Number of handoffs in each state."""
     created_at: str
     from_: str
-    holds: list[str]
+    holds: list[Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"]]
     """The guards that hold the email. It leaves when none is left."""
     id: str
     message_id: str
@@ -325,7 +325,7 @@ class EmailDetail:
     """Number of handoffs in each state."""
     created_at: str
     from_: str
-    holds: list[str]
+    holds: list[Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"]]
     """The guards that hold the email. It leaves when none is left."""
     id: str
     message_id: str
@@ -459,7 +459,7 @@ class EndpointTest:
     latency_ms: int
     response: str
     """Start of the response body, or the error message."""
-    error: str | None = None
+    error: Literal["blocked", "name", "connect", "tls", "timeout", "broken", "status"] | None = None
     """Why there was no response: `blocked name connect tls timeout broken`."""
     status: int | None = None
     """HTTP status of the response, if there was one."""
@@ -859,7 +859,7 @@ class NoticeAttempt:
     number: int
     response: str
     """Start of the response body, or the error message."""
-    error: str | None = None
+    error: Literal["blocked", "name", "connect", "tls", "timeout", "broken", "status"] | None = None
     """Why the attempt failed: `blocked name connect tls timeout broken status`."""
     status: int | None = None
     """HTTP status of the response, if there was one."""
@@ -1017,7 +1017,7 @@ class RenderedMessage:
     """Ambiguous codes and links. They cannot be consumed."""
     injection_flags: list[InjectionFlag]
     links: list[Link]
-    view: str
+    view: Literal["min", "plain", "full", "gone"]
     """`min plain full`, or `gone` when the message's bytes are no longer stored."""
     automatic: AutomaticReason | None = None
     date: str | None = None
@@ -1193,7 +1193,7 @@ class SendReceipt:
     """The fence of that thread's latest lease."""
     guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | None = None
     """The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate."""
-    holds: list[str] | None = None
+    holds: list[Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"]] | None = None
     """The guards that hold the email. It leaves when none is left."""
     policy: list[PolicyStep] | None = None
     """With `Prefer: policy-trace`: what each check decided about the email when it was accepted, in order."""

@@ -195,7 +195,10 @@ async fn a_call_made_by_hand_is_named_like_the_others() {
     let made = mo.request(Method::POST, "/v1/rules", Some(&json!({ "name": "r" }))).await.unwrap();
     assert_eq!(made["id"], "r-1");
     let nameless: Result<Value, Error> = mo.request(Method::POST, "/v1/emails", Some(&json!({ "to": "b@x" }))).await;
-    assert_eq!(nameless.unwrap_err().code, "no_answer");
+    let unanswered = nameless.unwrap_err();
+    assert_eq!(unanswered.code, "no_answer");
+    let url = unanswered.url.as_deref().unwrap_or_default();
+    assert!(url.ends_with("/v1/emails") && unanswered.to_string().contains(url), "{unanswered}");
     assert_eq!(server.ask(Method::GET, &seen, &Value::Null).await, json!({ "faults": [], "left": 0 }));
 }
 

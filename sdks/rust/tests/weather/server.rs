@@ -130,9 +130,11 @@ async fn a_refused_key_is_told_with_what_to_do() {
     let error: Error = stranger.emails.get("e-1").await.unwrap_err();
     assert_eq!((error.code.as_str(), error.status, error.retry), ("unauthorized", 401, Retry::Never));
     assert!(!error.next.is_empty());
+    let url = format!("{}/v1/emails/e-1", crate::env("MAILONCE_URL"));
+    assert_eq!(error.url.as_deref(), Some(url.as_str()));
     let page = format!("{}/docs/errors/unauthorized", crate::env("MAILONCE_URL"));
     assert_eq!(error.docs_url.as_deref(), Some(page.as_str()));
-    assert_eq!(error.to_string(), format!("unauthorized: {} ({page}); next: {}", error.detail, error.next));
+    assert_eq!(error.to_string(), format!("unauthorized: {} ({url}, see {page}); next: {}", error.detail, error.next));
 }
 
 #[tokio::test]

@@ -49,6 +49,7 @@ fn head(version: u32) -> EmailHead {
         policy: None,
         inbox: None,
         template: None,
+        identical_place: None,
         erased: None,
     }
 }

@@ -146,6 +146,7 @@ fn new_email_named(key: Option<EmailKey>, intent: Option<Intent>, to: &[&str]) -
         policy: None,
         inbox: None,
         template: None,
+        identical_place: None,
         erased: None,
     };
     NewEmail {

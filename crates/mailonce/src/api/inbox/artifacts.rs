@@ -166,8 +166,13 @@ impl ConsumeMatchBody {
     }
 
     /// How long to wait.
-    fn wait(&self) -> Duration {
-        Duration::from_secs(self.timeout.unwrap_or_default().min(limits::MAX_WAIT_MS as u64 / 1000))
+    fn wait(&self) -> Result<Duration, Problem> {
+        let (seconds, longest) = (self.timeout.unwrap_or_default(), limits::MAX_WAIT_MS as u64 / 1000);
+        if seconds > longest {
+            let detail = format!("must be at most {longest} seconds; repeat the call to wait longer");
+            return Err(Problem::invalid_field("timeout", detail));
+        }
+        Ok(Duration::from_secs(seconds))
     }
 }
 
@@ -262,7 +267,7 @@ pub(crate) async fn consume_match(
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = find_inbox(&app, &auth, &id).await?;
     let parsed: ConsumeMatchBody = body.parse()?;
-    let (range, timeout) = (parsed.range(&app)?, parsed.wait());
+    let (range, timeout) = (parsed.range(&app)?, parsed.wait()?);
     let ConsumeMatchBody { kind, purpose, matching, .. } = parsed;
     let keyed_call = auth.keyed_call("inboxes/consume", &inbox.id.to_string(), &body.canonical()?);
     check_purpose(&purpose)?;

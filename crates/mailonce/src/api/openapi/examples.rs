@@ -1,12 +1,16 @@
 //! Examples: for each operation a request and a response that fit its schema.
 //!
-//! They are derived from the schemas, so that they cannot lag behind. A reader needs plausible values, so the name of a
-//! property chooses the value.
+//! They are derived from the schemas, so that they cannot lag behind. A reader copies them, so that the values are real
+//! ones: the schema and the name of a property choose the value, and a test sends every example to a server.
 
 use serde_json::{Map, Value, json};
 
 use super::operations;
 
+/// An id.
+const ID: &str = "0197a3c2-7d3e-7c11-9b1e-2f6d3a4b5c6d";
+/// A time.
+const TIME: &str = "2026-11-17T09:30:00.000Z";
 /// How deep an example goes. Schemas that contain each other would not end.
 const MAX_DEPTH: usize = 12;
 
@@ -17,7 +21,7 @@ pub(super) fn add_examples(document: &mut Value) {
         if let Some(json) = content.get_mut("application/json")
             && let Some(schema) = json.get("schema")
         {
-            json["example"] = example(&schemas, schema, "", 0);
+            json["example"] = example(&schemas, schema, ("", ""), 0);
         }
     };
     for operation in operations(document) {
@@ -33,22 +37,24 @@ pub(super) fn add_examples(document: &mut Value) {
     }
 }
 
-fn example(schemas: &Value, schema: &Value, name: &str, depth: usize) -> Value {
+/// The example of a schema. `place` is the schema and the property that it stands in.
+fn example(schemas: &Value, schema: &Value, place: (&str, &str), depth: usize) -> Value {
     if let Some(reference) = schema["$ref"].as_str() {
         let target = reference.rsplit('/').next().unwrap_or_default();
-        return if depth >= MAX_DEPTH { json!({}) } else { example(schemas, &schemas[target], name, depth + 1) };
+        let deeper = || example(schemas, &schemas[target], (target, place.1), depth + 1);
+        return if depth >= MAX_DEPTH { json!({}) } else { deeper() };
     }
     if let Some(words) = schema["enum"].as_array() {
         return words.first().cloned().unwrap_or_default();
     }
     if let Some(parts) = schema["allOf"].as_array() {
-        let objects = parts.iter().map(|part| example(schemas, part, name, depth));
+        let objects = parts.iter().map(|part| example(schemas, part, place, depth));
         let members = objects.filter_map(|object| object.as_object().cloned()).flatten();
         return Value::Object(members.collect::<Map<_, _>>());
     }
     if let Some(parts) = schema["oneOf"].as_array() {
         let first = parts.iter().find(|part| part["type"] != "null");
-        return first.map_or(Value::Null, |part| example(schemas, part, name, depth));
+        return first.map_or(Value::Null, |part| example(schemas, part, place, depth));
     }
     let types: Vec<&str> = match &schema["type"] {
         Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
@@ -56,58 +62,204 @@ fn example(schemas: &Value, schema: &Value, name: &str, depth: usize) -> Value {
         _ => Vec::new(),
     };
     match types.first().copied() {
-        Some("object") => object_example(schemas, schema, depth),
+        Some("object") => object_example(schemas, schema, place.0, depth),
         Some("array") => {
             // An item may be a reference to an object, which needs room for its own properties.
-            if depth + 4 >= MAX_DEPTH {
+            if depth + 4 >= MAX_DEPTH || is_usually_empty(place.1) {
                 json!([])
             } else {
-                json!([example(schemas, &schema["items"], name, depth + 1)])
+                json!([example(schemas, &schema["items"], place, depth + 1)])
             }
         }
         Some("integer") => json!(schema["minimum"].as_i64().unwrap_or(0).max(1)),
         Some("number") => json!(1.5),
         Some("boolean") => json!(false),
-        Some("string") => json!(text_example(name, types.contains(&"null"))),
+        Some("string") => json!(text_example(place.1, types.contains(&"null"))),
         _ => json!({}),
     }
 }
 
 /// Required properties, and of the others those that a reader expects. A nullable one is null unless its name says more.
-fn object_example(schemas: &Value, schema: &Value, depth: usize) -> Value {
+fn object_example(schemas: &Value, schema: &Value, name: &str, depth: usize) -> Value {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let properties = schema["properties"].as_object().into_iter().flatten();
-    let is_shown = |name: &str| required.contains(&name) || matches!(name, "subject" | "text" | "intent");
-    let shown = properties.filter(|(name, _)| is_shown(name));
-    let members = shown.map(|(name, property)| (name.clone(), example(schemas, property, name, depth + 1)));
-    Value::Object(members.collect::<Map<_, _>>())
+    let member = |(property, schema): (&String, &Value)| {
+        let is_shown =
+            required.contains(&property.as_str()) || matches!(property.as_str(), "subject" | "text" | "intent");
+        let derived = || is_shown.then(|| example(schemas, schema, (name, property), depth + 1));
+        Some((property.clone(), value_in_schema(name, property).or_else(derived)?))
+    };
+    Value::Object(properties.filter_map(member).collect::<Map<_, _>>())
+}
+
+/// A value that the name of the property alone does not tell. An optional property that has one is shown.
+fn value_in_schema(schema: &str, property: &str) -> Option<Value> {
+    Some(match (schema, property) {
+        ("NewApiKeyBody", "scopes") => json!(["send", "read"]),
+        ("NewApiKeyBody" | "ApiKeyBody", "name") => json!("billing agent"),
+        ("NewBudgetBody" | "BudgetBody", "name") => json!("100 an hour"),
+        ("NewBudgetBody" | "BudgetPatchBody" | "BudgetBody", "limit") => json!(100),
+        ("NewBudgetBody" | "BudgetBody", "per") => json!("hour"),
+        ("BudgetScopeBody" | "StopScopeBody", "team") => json!(true),
+        ("NewStopBody", "reason") => json!("wrong prices in the last hour"),
+        ("ClaimIntentBody", "type") => json!("invoice.create"),
+        ("NewClaimBody" | "RenewClaimBody", "lease_s") => json!(60),
+        ("ClaimTokenBody" | "CompleteClaimBody" | "FailClaimBody" | "RenewClaimBody" | "WonClaimBody", "token") => {
+            json!("ct_1_1795080600000_5f3a9c1e7b2d48605f3a9c1e7b2d48605f3a9c1e")
+        }
+        ("CompleteClaimBody", "result") => json!({ "invoice": "inv_4821" }),
+        ("FailClaimBody", "reason") => json!("the billing system is down"),
+        ("DomainBody" | "NewDomainBody", "name") => json!("mail.example.com"),
+        ("DnsRecordBody", "type") => json!("TXT"),
+        ("DnsRecordBody", "value") => json!("v=spf1 include:example.com ~all"),
+        ("EndpointPatchBody", "description") => json!("orders service"),
+        ("NewEndpointBody", "events") => json!(["email.*"]),
+        ("HealthBody", "status") => json!("ok"),
+        ("InboxPatchBody" | "NewInboxBody", "name") => json!("Support"),
+        ("NewInboxBody", "username") => json!("support"),
+        ("NewListEntryBody" | "ListEntryBody", "entry") => json!("example.com"),
+        ("NewNotificationTargetBody" | "NotificationTargetBody", "name") => json!("on-call"),
+        ("NewPersonBody" | "PersonBody", "name") => json!("Ada Lovelace"),
+        ("NewPersonBody", "address") => json!("ada@example.com"),
+        ("PersonPatchBody", "role") => json!("approver"),
+        ("NewRuleBody" | "RuleBody", "name") => json!("ask before mail to the board"),
+        ("NewRuleBody" | "RuleBody", "direction") => json!("outbound"),
+        ("RuleActionBody", "type") => json!("approve"),
+        ("RulePatchBody" | "BudgetPatchBody", "enabled") => json!(true),
+        ("ConditionBody", "value") => json!("board.example.com"),
+        ("NewSourceBody" | "SourceBody", "kind") => json!("postmark"),
+        ("NewSourceBody" | "SourceBody", "name") => json!("postmark"),
+        ("NewSourceBody", "accepts") => json!(["inbound"]),
+        ("NewSourceBody" | "RotateSourceBody", "basic_auth") => {
+            json!({ "username": "hook", "password": "a-secret-of-16-characters" })
+        }
+        ("SettingsPatchBody", "time_zone") => json!("Europe/Berlin"),
+        ("NewTeamBody" | "TeamBody", "name") => json!("acme"),
+        ("TeamPatchBody", "require_keys") => json!(true),
+        ("NewTemplateBody" | "TemplateBody", "name") => json!("order-shipped"),
+        ("ThreadPatchBody", "handled") => json!(true),
+        ("ThreadPatchBody", "labels") => json!(["billing"]),
+        ("RecoverBody", "since") => json!(TIME),
+        ("ReleaseLeaseBody", "token") => json!("lt_5f3a9c1e7b2d48605f3a9c1e7b2d4860"),
+        ("RerouteBody", "to") => json!("relay-2"),
+        ("ProblemBody", "type") => json!("https://example.com/docs/errors/invalid_field"),
+        ("ProblemBody" | "BatchItemError", "code") => json!("invalid_field"),
+        ("TemplateErrorBody", "part") => json!("subject"),
+        ("TransportBody", "kind") => json!("smtp"),
+        ("TransportBody", "name") => json!("relay"),
+        ("EventSubjectBody", "kind") => json!("email"),
+        ("EventSubjectBody", "id") => json!(ID),
+        ("UnsubscribeSettingsBody", "tags") => json!(["newsletter"]),
+        ("ClaimReportBody", "says") => json!("done"),
+        _ => return None,
+    })
+}
+
+/// Whether a list in a response usually has no items.
+fn is_usually_empty(property: &str) -> bool {
+    let notes = matches!(property, "warnings" | "missing" | "unused" | "newer_messages" | "replies" | "holds");
+    notes || matches!(property, "allow_ips" | "allowed_senders" | "allowed_link_domains" | "inboxes" | "headers")
 }
 
 /// A plausible text for a property of this name; `None` for one that is usually null.
 fn text_example(name: &str, is_nullable: bool) -> Option<&'static str> {
-    let known = match name {
-        "from" | "sender" => "bot@example.com",
-        "to" | "cc" | "bcc" | "reply_to" | "recipient" | "recipients" | "address" => "ada@example.com",
-        "subject" => "Your order 4821",
-        "text" => "It is on its way.",
-        "html" => "<p>It is on its way.</p>",
-        "key" => "order-4821-shipped",
-        "message_id" => "<m1.4f2a@example.com>",
-        "entity" => "order_4821",
-        "url" => "https://example.com/hooks/mailonce",
-        "domain" => "example.com",
-        "time_zone" => "Europe/Berlin",
-        "cursor" | "next_cursor" => "1-42",
-        "next" => "Accepted; it will be sent once, so do not send it again.",
-        "id" => "0197a3c2-7d3e-7c11-9b1e-2f6d3a4b5c6d",
-        "name" => "orders",
-        "reason" => "asked by the customer",
-        _ if name.ends_with("_id") => "0197a3c2-7d3e-7c11-9b1e-2f6d3a4b5c6d",
-        _ if name.ends_with("_at") || name == "at" || name == "date" => "2026-11-17T09:30:00.000Z",
-        _ if is_nullable => return None,
-        _ => "…",
+    let known = match address_or_text(name).or_else(|| identifier(name)).or_else(|| fact(name)) {
+        Some(known) => known,
+        None if is_nullable => return None,
+        None => "…",
     };
     // Times and links of nullable properties are usually set; reasons are not.
     let is_usually_null = is_nullable && matches!(name, "reason" | "name" | "html" | "next_cursor");
     (!is_usually_null).then_some(known)
+}
+
+fn address_or_text(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "from" | "sender" => "bot@example.com",
+        "to" | "cc" | "bcc" | "reply_to" | "recipient" | "recipients" | "address" => "ada@example.com",
+        "subject" => "Your order 4821",
+        "text" | "preview" | "snippet" => "It is on its way.",
+        "html" => "<p>It is on its way.</p>",
+        "question" => "May I refund order 4821?",
+        "url" => "https://example.com/hooks/mailonce",
+        "domain" | "redirect_host" => "example.com",
+        "next" => "Accepted; it will be sent once, so do not send it again.",
+        "reason" => "asked by the customer",
+        "reply" | "response" => "250 2.0.0 Ok: queued",
+        "description" | "detail" | "why" | "message" => "the next hop accepted the email",
+        _ => return None,
+    })
+}
+
+fn identifier(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "key" => "order-4821-shipped",
+        "message_id" => "<m1.4f2a@example.com>",
+        "entity" => "order_4821",
+        "type" => "order.shipped",
+        "for" => "signup-7",
+        "holder" | "by" => "billing-7",
+        "cursor" | "next_cursor" | "event" => "1-42",
+        "token" | "lease" => "lt_5f3a9c1e7b2d48605f3a9c1e7b2d4860",
+        "api_key" => "mo_5f3a9c1e7b2d48605f3a9c1e7b2d4860",
+        "secret_prefix" => "mo_5f3a",
+        "secret" => "whsec_Xzqcnnsr0GBfOpweeytIYF86nB57LUhg",
+        "csrf_token" | "downstream_key" | "hash" | "prev" | "alias" => "5f3a9c1e7b2d48605f3a9c1e7b2d4860",
+        "hook_path" => "/hooks/0197a3c2-7d3e-7c11-9b1e-2f6d3a4b5c6d",
+        "about" => "email/0197a3c2-7d3e-7c11-9b1e-2f6d3a4b5c6d",
+        "id" | "person" | "team" | "endpoint" => ID,
+        _ if name.ends_with("_id") => ID,
+        _ => return None,
+    })
+}
+
+fn fact(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "time_zone" => "Europe/Berlin",
+        "name" => "orders",
+        // A time that has passed is no schedule.
+        "scheduled_at" => "in 2 hours",
+        "ttl" => "35d",
+        "window" => "10m",
+        "action" => "rule.changed",
+        "field" => "recipient.domain",
+        "value" => "4821",
+        "transport" | "account" => "relay",
+        "content_type" => "application/pdf",
+        "dkim" | "spf" | "dmarc" => "pass",
+        "masked" => "••••••",
+        "flag" => "hidden_instruction",
+        "labels" => "billing",
+        "reasons" => "near the word code",
+        "events" => "email.sent",
+        "version" => "2026-11-17",
+        "view" => "min",
+        "stage" => "emails",
+        "kind" => "email",
+        "allowed_decisions" => "release",
+        "scopes" => "send",
+        "code" => "key_mismatch",
+        _ if name.ends_with("_at") => TIME,
+        "at" | "date" | "since" | "until" | "deadline" | "state_since" | "ledger_time" => TIME,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::openapi::document;
+
+    #[test]
+    fn no_example_has_a_placeholder() {
+        let mut document = document().clone();
+        for operation in super::operations(&mut document) {
+            let name = operation["operationId"].as_str().unwrap_or_default().to_owned();
+            let mut contents = vec![&operation["requestBody"]["content"]["application/json"]["example"]];
+            let responses = operation["responses"].as_object().into_iter().flatten();
+            contents.extend(responses.map(|(_, response)| &response["content"]["application/json"]["example"]));
+            for example in contents {
+                assert!(!example.to_string().contains('…'), "{name}: {example}");
+            }
+        }
+    }
 }

@@ -122,6 +122,7 @@ fn build() -> Value {
     mark_times(&mut document["components"]["schemas"]);
     mark_bytes(&mut document);
     vocabulary::add_words(&mut document["components"]["schemas"]);
+    vocabulary::add_parameter_words(&mut document);
     document["webhooks"] = webhooks::describe();
     examples::add_examples(&mut document);
     document

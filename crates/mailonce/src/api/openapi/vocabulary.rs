@@ -6,6 +6,7 @@ use mailonce_core::{
     control::{
         budget::{AtLimit, BudgetMeasure},
         budget_period::BudgetPeriod,
+        erasure::ErasureStage,
         list::{ListDirection, ListType},
         rule::{ConditionOperator, MatchMode, RuleActionKind, RuleDirection, RuleMode},
         stop::StopMode,
@@ -17,7 +18,7 @@ use mailonce_core::{
     events::{
         endpoint::{EndpointReason, EndpointState},
         event::EventKind,
-        notice::NoticeState,
+        notice::{NoticeState, WebhookError},
     },
     handoff::{EvidenceFinding, EvidenceSource, HandoffState, Outcome, reply::AttemptPhase},
     inbound::delivery::{DeliveryState, Intake},
@@ -35,6 +36,13 @@ use mailonce_core::{
     search::SearchKind,
 };
 use serde_json::{Value, json};
+
+use super::operations;
+use crate::engine_deps;
+
+/// The providers of a source.
+const PROVIDER_KINDS: [&str; 9] =
+    ["postmark", "mailgun", "sendgrid", "ses", "resend", "usesend", "brevo", "nylas", "standard"];
 
 /// A property, and the words that it may have.
 struct FieldWords {
@@ -83,15 +91,54 @@ fn all_words() -> Vec<FieldWords> {
     all
 }
 
-macro_rules! fields {
-    ($($schema:literal $property:literal = $words:expr;)+) => {
-        vec![$(FieldWords { schema: $schema, property: $property, words: $words },)+]
-    };
-}
-
 macro_rules! words {
     ($name:ty) => {
         <$name>::ALL.iter().map(|word| word.as_str()).collect()
+    };
+}
+
+/// The words of the parameters of operations. `true` and `false` are words, too: parameters are text.
+fn parameter_words() -> Vec<(&'static [&'static str], &'static str, Vec<&'static str>)> {
+    let flag = || vec!["true", "false"];
+    vec![
+        (&["list_claims"], "state", words!(ClaimState)),
+        (&["list_deliveries"], "state", words!(DeliveryState)),
+        (&["list_emails"], "state", words!(EmailState)),
+        (&["list_emails", "list_keys"], "duplicates", flag()),
+        (&["list_escalations"], "reason", words!(EscalationReason)),
+        (&["list_escalations"], "state", words!(EscalationState)),
+        (&["list_list_entries", "add_list_entry", "remove_list_entry"], "direction", words!(ListDirection)),
+        (&["list_list_entries", "add_list_entry", "remove_list_entry"], "type", words!(ListType)),
+        (&["list_messages", "wait_for_message"], "has", words!(ArtifactKind)),
+        (&["list_messages"], "state", words!(MessageState)),
+        (&["list_notices"], "state", words!(NoticeState)),
+        (&["list_notices"], "type", words!(EventKind)),
+        (&["list_threads"], "handled", flag()),
+        (&["read_message"], "view", vec!["min", "plain", "full"]),
+        (&["search_mail"], "in", vec!["emails", "messages", "all"]),
+    ]
+}
+
+/// Adds the words to the parameters. Returns how many of them have words.
+pub(super) fn add_parameter_words(document: &mut Value) -> usize {
+    let (table, mut count) = (parameter_words(), 0);
+    for operation in operations(document) {
+        let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
+        for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+            let is_it =
+                |(ids, name, _): &&(&[&str], &str, Vec<&str>)| ids.contains(&id.as_str()) && parameter["name"] == *name;
+            if let Some((_, _, words)) = table.iter().find(is_it) {
+                set_words(&mut parameter["schema"], words);
+                count += 1;
+            }
+        }
+    }
+    count
+}
+
+macro_rules! fields {
+    ($($schema:literal $property:literal = $words:expr;)+) => {
+        vec![$(FieldWords { schema: $schema, property: $property, words: $words },)+]
     };
 }
 
@@ -111,6 +158,8 @@ fn mail_words() -> Vec<FieldWords> {
         "EvidenceBody" "says" = words!(EvidenceFinding);
         "SuppressedCallBody" "channel" = words!(Channel);
         "SuppressedCallBody" "reason" = words!(SuppressedReason);
+        "EmailBody" "holds" = words!(Guard);
+        "SendReceiptBody" "holds" = words!(Guard);
         "DedupeBody" "outcome" = vec!["first", "replayed"];
         "ResolveEmailBody" "as" = vec!["sent", "resend", "abandon"];
         "KeyBody" "bound_to" = vec!["email", "operation", "forgotten"];
@@ -120,6 +169,8 @@ fn mail_words() -> Vec<FieldWords> {
         "SimulationBody" "would" = vec!["accept", "replay", "hold", "refuse"];
         "SearchHitBody" "kind" = words!(SearchKind);
         "ProblemBody" "retry" = words!(RetryAdvice);
+        "TemplateErrorBody" "part" = vec!["subject", "text", "html"];
+        "TransportBody" "kind" = engine_deps::KINDS.to_vec();
         "TransportBody" "breaker" = vec!["closed", "open", "half_open"];
         "TransportBody" "unknown_recovery" = vec!["key", "look_up", "none"];
     }
@@ -139,6 +190,7 @@ fn control_words() -> Vec<FieldWords> {
         "PersonPatchBody" "role" = words!(Role);
         "PersonBody" "role" = words!(Role);
         "SessionBody" "scopes" = words!(ApiKeyScope);
+        "ConnectionBody" "scopes" = words!(ApiKeyScope);
         "NewNotificationTargetBody" "kind" = words!(TargetKind);
         "NotificationTargetBody" "kind" = words!(TargetKind);
         "NewStopBody" "mode" = words!(StopMode);
@@ -155,10 +207,15 @@ fn control_words() -> Vec<FieldWords> {
         "RuleHitBody" "actions" = words!(RuleActionKind);
         "ListEntryBody" "direction" = words!(ListDirection);
         "ListEntryBody" "type" = words!(ListType);
+        "ErasureBody" "stage" = words!(ErasureStage);
         "ErasureBody" "state" = vec!["running", "done"];
+        "ParkedRowBody" "kind" = vec!["email", "claim"];
         "OutboxBody" "state" = vec!["draining", "stopped", "failing"];
         "ClaimBody" "state" = words!(ClaimState);
         "ClaimBody" "on_unknown" = vec!["hold", "retry"];
+        "ClaimBody" "resolved_as" = vec!["done", "retry", "abandon"];
+        "ClaimReportBody" "says" = vec!["done", "not_found"];
+        "ComputedPeriodBody" "every" = vec!["day", "week", "month"];
         "WonClaimBody" "state" = vec!["begun", "claimed"];
         "NewClaimBody" "begin" = vec!["now", "later"];
         "NewClaimBody" "on_unknown" = vec!["hold", "retry"];
@@ -174,6 +231,7 @@ fn control_words() -> Vec<FieldWords> {
         "SettingsPatchBody" "reply_to" = words!(ReplyToPolicy);
         "EscalationBody" "reason" = words!(EscalationReason);
         "EscalationBody" "state" = words!(EscalationState);
+        "EscalationBody" "allowed_decisions" = words!(Decision);
         "DecisionBody" "as" = words!(Decision);
         "DecisionRecordBody" "as" = words!(Decision);
         "ApiKeyBody" "scopes" = words!(ApiKeyScope);
@@ -192,6 +250,10 @@ fn event_and_inbox_words() -> Vec<FieldWords> {
         "EndpointBody" "state" = words!(EndpointState);
         "EndpointBody" "reason" = words!(EndpointReason);
         "NewEndpointBody" "dialect" = vec!["resend", "usesend"];
+        "EndpointTestBody" "error" = words!(WebhookError);
+        "NoticeAttemptBody" "error" = words!(WebhookError);
+        "ClockBody" "confirmed_by" = vec!["operator", "kernel", "database", "boot_clock"];
+        "HealthBody" "status" = vec!["ok", "ready"];
         "RecoverBody" "include" = vec!["failed", "all"];
         "ArtifactBody" "type" = words!(ArtifactKind);
         "ConsumeMatchBody" "type" = words!(ArtifactKind);
@@ -204,7 +266,11 @@ fn event_and_inbox_words() -> Vec<FieldWords> {
         "DeliveryBody" "intake" = words!(Intake);
         "DeliveryBody" "state" = words!(DeliveryState);
         "LinkBody" "verdict" = vec!["allowed", "suspicious", "blocked"];
+        "RenderedMessageBody" "view" = vec!["min", "plain", "full", "gone"];
         "SourceBody" "accepts" = vec!["events", "inbound"];
+        "SourceBody" "kind" = PROVIDER_KINDS.to_vec();
+        "NewSourceBody" "accepts" = vec!["events", "inbound"];
+        "NewSourceBody" "kind" = PROVIDER_KINDS.to_vec();
         "HandoffStatusBody" "state" = vec!["running", "paused"];
     }
 }
@@ -212,6 +278,12 @@ fn event_and_inbox_words() -> Vec<FieldWords> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_parameter_of_the_table_exists() {
+        let expected: usize = parameter_words().iter().map(|(ids, ..)| ids.len()).sum();
+        assert_eq!(add_parameter_words(&mut crate::api::openapi::document().clone()), expected);
+    }
 
     #[test]
     fn every_field_of_the_table_exists_and_holds_text() {

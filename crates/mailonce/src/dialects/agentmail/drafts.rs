@@ -32,7 +32,7 @@ use crate::{
         agentmail::{message_view, request::AgentMailRequest},
         json as as_json,
     },
-    http::json::{OneOrMany, check_text, given},
+    http::json::{OneOrMany, check_text, given, non_empty_text},
 };
 
 /// Maximum drafts scanned per page.
@@ -77,6 +77,17 @@ struct DraftBody {
 }
 
 impl DraftBody {
+    /// Parses a request. Typed clients send an empty text for a field that they do not use.
+    fn parse(call: &AgentMailRequest) -> Result<Self, Problem> {
+        let mut body: Self = call.parse()?;
+        let lists = [&mut body.labels, &mut body.reply_to, &mut body.to, &mut body.cc, &mut body.bcc];
+        lists.into_iter().flatten().for_each(OneOrMany::drop_empty);
+        for text in [&mut body.in_reply_to, &mut body.forward_of, &mut body.client_id] {
+            *text = non_empty_text(text.take());
+        }
+        Ok(body)
+    }
+
     /// Applies the fields that are present to a draft.
     fn apply(self, details: &mut DraftDetails, now: Time) -> Result<(), Problem> {
         for (target, value) in [
@@ -113,7 +124,7 @@ impl DraftBody {
             let parse_time = |text: String| {
                 Time::parse(&text).ok_or_else(|| Problem::invalid_field("send_at", "must be a time with an offset"))
             };
-            details.send_at = at.map(parse_time).transpose()?;
+            details.send_at = non_empty_text(at).map(parse_time).transpose()?;
         }
         details.updated_at = now;
         Ok(())
@@ -237,7 +248,7 @@ async fn list_drafts(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMai
 }
 
 async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
-    let body: DraftBody = call.parse()?;
+    let body = DraftBody::parse(call)?;
     let mut details = DraftDetails::empty(inbox.id, call.engine.ctx.now());
     if body.in_reply_to.is_some() && body.forward_of.is_some() {
         return Err(Problem::invalid_field("in_reply_to", "cannot be used together with forward_of").into());
@@ -318,7 +329,7 @@ async fn change(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailRe
     for _ in 0..MAX_CONFLICT_RETRIES {
         let (draft, _) = settle_schedule(call, Some(inbox), id).await?;
         ensure_unsent(call, &draft, id).await?;
-        let body: DraftBody = call.parse()?;
+        let body = DraftBody::parse(call)?;
         check_change(&body)?;
         let content_changed = body.changes_content();
         let mut details = draft.details.clone();

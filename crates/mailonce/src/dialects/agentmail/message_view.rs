@@ -78,9 +78,10 @@ pub(super) fn message_public_id(message: &Message) -> String {
 }
 
 /// Whether a Message-ID survives in a path that an SDK writes without escaping. Query and fragment delimiters, percent
-/// escapes, backslashes and dot segments would change the path.
+/// escapes, backslashes, dot segments and empty segments would change the path.
 fn is_path_safe(id: &str) -> bool {
-    !id.contains(['?', '#', '%', '\\']) && !id.contains("/.")
+    let has_empty_segment = id.contains("//") || id.starts_with('/') || id.ends_with('/');
+    !id.contains(['?', '#', '%', '\\']) && !id.contains("/.") && !has_empty_segment
 }
 
 /// The thread id of an email. A sent email without a reply is a thread of its own.
@@ -392,4 +393,19 @@ async fn by_id(ctx: &RequestContext, inbox: &Inbox, id: Uuid) -> Result<Option<T
 
 fn sent_from(inbox: &Inbox, email: Email) -> Option<ThreadEntry> {
     (email.head.from == inbox.address).then(|| ThreadEntry::Email(Box::new(email)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_a_path_would_change_is_not_used() {
+        for id in ["<a@x.test>", "<a/b@x.test>", "a@x.test"] {
+            assert!(is_path_safe(id), "{id}");
+        }
+        for id in ["<a//b@x.test>", "/a@x.test", "a@x.test/", "<a/../b@x.test>", "<a?b@x.test>", "<a%2Fb@x.test>"] {
+            assert!(!is_path_safe(id), "{id}");
+        }
+    }
 }

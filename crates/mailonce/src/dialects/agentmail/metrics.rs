@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use super::{AgentMailResult, no_route, request::AgentMailRequest};
 use crate::dialects::{
     email_counts::{DAY_MS, EmailCounts, emails_to_count, range_query},
-    json as as_json,
+    json as as_json, may_list_domains,
     pagination::MAX_SHORT_LIST,
 };
 
@@ -191,17 +191,12 @@ async fn usage(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResul
         let value = match (name.as_str(), inbox) {
             ("inbox_count", Some(_)) | ("pod_count", None) => 1,
             ("inbox_count", None) => inbox_count(call).await?,
-            ("domain_count", None) if may_list_domains(call) => domain_count(call).await?,
+            ("domain_count", None) if may_list_domains(&call.caller) => domain_count(call).await?,
             _ => continue,
         };
         body.insert(name, json!([{ "timestamp": now, "value": value }]));
     }
     Ok(as_json(StatusCode::OK, &body))
-}
-
-/// Whether the caller may see the team's domains. A key that is tied to inboxes may not.
-pub(super) fn may_list_domains(call: &AgentMailRequest) -> bool {
-    call.caller.key.has_scope(ApiKeyScope::Admin) && call.caller.require_unrestricted_key().is_ok()
 }
 
 pub(super) async fn inbox_count(call: &AgentMailRequest) -> Result<usize, Problem> {

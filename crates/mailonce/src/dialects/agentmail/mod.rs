@@ -42,7 +42,7 @@ use serde_json::json;
 use self::contract::{AgentMail, AgentMailResult, ROOT};
 use super::{DialectError, json};
 use crate::{
-    dialects::agentmail::request::AgentMailRequest,
+    dialects::{agentmail::request::AgentMailRequest, may_list_domains},
     http::{app::App, download::set_download_headers},
 };
 
@@ -191,7 +191,7 @@ fn pod_json(call: &AgentMailRequest) -> serde_json::Value {
 
 /// The team as an organization. Domains are counted for keys that may list them.
 async fn organization_json(call: &AgentMailRequest) -> Result<serde_json::Value, Problem> {
-    let domains = if metrics::may_list_domains(call) { metrics::domain_count(call).await? } else { 0 };
+    let domains = if may_list_domains(&call.caller) { metrics::domain_count(call).await? } else { 0 };
     let at = call.caller.team.created_at.to_string();
     Ok(json!({
         "organization_id": call.pod_id(),

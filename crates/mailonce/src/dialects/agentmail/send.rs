@@ -112,7 +112,12 @@ pub(super) struct SendMessageBody {
 
 impl SendMessageBody {
     fn parse(call: &AgentMailRequest) -> Result<Self, Problem> {
-        let body: Self = call.parse()?;
+        let mut body: Self = call.parse()?;
+        // Typed clients send an empty text for a field that they do not use.
+        for list in [&mut body.labels, &mut body.reply_to, &mut body.to, &mut body.cc, &mut body.bcc] {
+            list.drop_empty();
+        }
+        body.subject = body.subject.filter(|subject| !subject.is_empty());
         if body.track_opens == Some(true) {
             return Err(Problem::invalid_field(
                 "track_opens",
@@ -141,8 +146,8 @@ impl SendMessageBody {
     fn take_reply_extras(&mut self) -> Result<ReplyOverrides, Problem> {
         Ok(ReplyOverrides {
             to: std::mem::take(&mut self.to.0),
-            cc: std::mem::take(&mut self.cc).non_empty(),
-            bcc: std::mem::take(&mut self.bcc).non_empty(),
+            cc: std::mem::take(&mut self.cc.0),
+            bcc: std::mem::take(&mut self.bcc.0),
             reply_to: std::mem::take(&mut self.reply_to.0),
             subject: None,
             html: None,

@@ -1,6 +1,6 @@
 //! The Resend routes for the drafts of an inbox. A draft is sent once.
 
-use axum::{extract::State, http::StatusCode};
+use axum::{extract::State, http::StatusCode, response::Response};
 use mailonce_core::{
     id::MessageId,
     inbox::Inbox,
@@ -233,7 +233,7 @@ impl DraftRequestBody {
         let lists = [(&mut details.to, self.to), (&mut details.cc, self.cc), (&mut details.bcc, self.bcc)];
         for (target, list) in lists {
             if let Some(list) = list {
-                *target = list.map(|OneOrMany(list)| list).unwrap_or_default();
+                *target = list.map(OneOrMany::non_empty).unwrap_or_default();
             }
         }
         // A request with one part of the body replaces the whole body.
@@ -284,7 +284,8 @@ pub(super) async fn create(
         .into());
     }
     let mut details = DraftDetails::empty(inbox.id, app.engine.ctx.now());
-    details.in_reply_to = match (&body.thread_id, &body.reply_to_email_id) {
+    let replied_to = (body.thread_id.as_deref(), body.reply_to_email_id.as_deref());
+    details.in_reply_to = match (replied_to.0.filter(|id| !id.is_empty()), replied_to.1.filter(|id| !id.is_empty())) {
         (None, None) => None,
         (Some(thread), Some(email)) => Some(check_replied_to(&app, &auth, &inbox, (thread, email)).await?.to_string()),
         _ => return Err(field_problem("thread_id", "Use `thread_id` and `reply_to_email_id` together.").into()),
@@ -397,19 +398,24 @@ pub(super) async fn send(
         let keyed_call = auth.keyed_call("resend draft send", &name, &body.canonical()?);
         let Some(draft) = lock_for_sending(&app.engine, &auth.caller, &draft, keyed_call).await? else { continue };
         // Its key is forgotten after a day; the draft itself says for good that it was sent.
-        if let Some(email) = draft.details.email {
-            return Ok(json(StatusCode::OK, &SendReceiptBody { id: email.to_string() }));
+        if let Some(id) = draft.details.email {
+            let email = app.engine.outbound.email(&auth.caller, id).await?;
+            return Ok(draft_sent_response(&app.engine.outbound.repeat_receipt(&auth.caller, &email)));
         }
         match send_as_email(&app, &auth, &inbox, &draft, headers.clone()).await {
             Ok(sent) => {
                 app.engine.drafts.record_draft_email(&auth.caller, &draft, sent.id).await?;
-                let success = || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() });
-                return Ok(respond_to_send::<Resend>(&sent, success));
+                return Ok(draft_sent_response(&sent));
             }
             Err(problem) => reopen(&app.engine, &auth.caller, &draft, problem).await?,
         }
     }
     Err(draft_changes_too_fast().into())
+}
+
+/// The response to every call that sends a draft. An email that is held, unknown or not sent is never a success.
+fn draft_sent_response(sent: &SendReceipt) -> Response {
+    respond_to_send::<Resend>(sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() }))
 }
 
 /// Accepts the email of a draft, under the idempotency key that is derived from the draft.

@@ -15,7 +15,7 @@ use super::{DialectQuery, Resend, ResendRequest, ResendResult, thread_search::pa
 use crate::{
     dialects::{
         email_counts::{DAY_MS, EmailCounts, emails_to_count, range_query, rate},
-        json as as_json,
+        json as as_json, may_list_domains,
         pagination::MAX_SHORT_LIST,
     },
     http::app::App,
@@ -141,9 +141,9 @@ fn metrics_json(counts: EmailCounts, metrics: &[String]) -> Map<String, Value> {
     metrics.iter().map(|name| (name.clone(), value(name))).collect()
 }
 
-/// The ids of the team's domains by name. Empty for a key without the scope `admin`.
+/// The ids of the team's domains by name. Empty for a caller who may not see them.
 async fn domain_ids(app: &App, auth: &ResendRequest) -> Result<BTreeMap<String, String>, Problem> {
-    if !auth.caller.key.has_scope(ApiKeyScope::Admin) {
+    if !may_list_domains(&auth.caller) {
         return Ok(BTreeMap::new());
     }
     let domains = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;

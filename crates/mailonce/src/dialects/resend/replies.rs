@@ -13,7 +13,7 @@ use mailonce_engine::{
     },
     outbound::send_receipt::SendReceipt,
 };
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 
 use super::{
     DialectError, DialectPath, Resend, ResendRequest, ResendRequestBody, ResendResult, json, parse_id,
@@ -23,7 +23,10 @@ use crate::{
     dialects::{
         MessageAction, field_problem, reject_different_payload, resend::errors::missing_field, respond_to_send,
     },
-    http::{app::App, json::OneOrMany},
+    http::{
+        app::App,
+        json::{OneOrMany, UnsupportedField},
+    },
 };
 
 /// Finds the message to reply to or to forward. If the request has an idempotency key, the message may be deleted: the
@@ -57,22 +60,22 @@ fn with_dialect_message(problem: Problem) -> Problem {
 #[derive(Deserialize)]
 struct UnsupportedFields {
     #[serde(default)]
-    bcc: Option<IgnoredAny>,
+    bcc: UnsupportedField,
     #[serde(default)]
-    subject: Option<IgnoredAny>,
+    subject: UnsupportedField,
     #[serde(default)]
-    attachments: Option<IgnoredAny>,
+    attachments: UnsupportedField,
     #[serde(default)]
-    headers: Option<IgnoredAny>,
+    headers: UnsupportedField,
 }
 
 impl UnsupportedFields {
     fn check(&self) -> Result<(), Problem> {
         let present = [
-            ("bcc", self.bcc.is_some()),
-            ("subject", self.subject.is_some()),
-            ("attachments", self.attachments.is_some()),
-            ("headers", self.headers.is_some()),
+            ("bcc", self.bcc.is_given()),
+            ("subject", self.subject.is_given()),
+            ("attachments", self.attachments.is_given()),
+            ("headers", self.headers.is_given()),
         ];
         match present.into_iter().find(|(_, present)| *present) {
             Some((field, _)) => {
@@ -92,7 +95,7 @@ struct ReplyBody {
     #[serde(default)]
     reply_all: Option<bool>,
     #[serde(default)]
-    cc: Option<IgnoredAny>,
+    cc: UnsupportedField,
     #[serde(flatten)]
     extras: UnsupportedFields,
 }
@@ -118,7 +121,7 @@ pub(super) async fn reply(
     let message = find_message(&app, &auth, &path).await?;
     let ReplyBody { text, html, reply_all, cc, extras } = body.parse()?;
     extras.check()?;
-    if cc.is_some() {
+    if cc.is_given() {
         return Err(field_problem("cc", "`cc` is not supported in replies; use `reply_all`, or leave it out.").into());
     }
     if text.is_none() && html.is_none() {
@@ -141,7 +144,7 @@ struct ForwardBody {
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
-    html: Option<IgnoredAny>,
+    html: UnsupportedField,
     #[serde(flatten)]
     extras: UnsupportedFields,
 }
@@ -156,7 +159,7 @@ pub(super) async fn forward(
     let message = find_message(&app, &auth, &path).await?;
     let ForwardBody { to, cc, text, html, extras } = body.parse()?;
     extras.check()?;
-    if html.is_some() {
+    if html.is_given() {
         return Err(field_problem(
             "html",
             "`html` is not supported in forwards; use `text` for a note above the forwarded email.",

@@ -17,7 +17,7 @@ use mailonce_core::{
     ttl::Ttl,
 };
 use mailonce_engine::outbound::keyed_send::SendRequest;
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 
 use super::{Resend, ResendRequest, ResendRequestBody, ResendResult, json};
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
     },
     http::{
         app::App,
-        json::{OneOrMany, OrderedMap, non_empty_text},
+        json::{OneOrMany, OrderedMap, UnsupportedField, non_empty_text},
         json_body::parse,
     },
 };
@@ -93,12 +93,13 @@ struct SendBody {
     #[serde(default)]
     template: Option<TemplateUseBody>,
     #[serde(default)]
-    topic_id: Option<IgnoredAny>,
+    topic_id: UnsupportedField,
 }
 
 impl SendBody {
     /// Converts it to the engine's send request.
-    fn into_request(self, key: Option<Key>) -> Result<SendRequest, Problem> {
+    fn into_request(mut self, key: Option<Key>) -> Result<SendRequest, Problem> {
+        self.to.drop_empty();
         self.check()?;
         let raw = RawContent {
             from: self.from.unwrap_or_default(),
@@ -127,7 +128,7 @@ impl SendBody {
 
     /// Refuses missing required fields and unsupported features.
     fn check(&self) -> Result<(), Problem> {
-        if self.topic_id.is_some() {
+        if self.topic_id.is_given() {
             return Err(field_problem("topic_id", "Topics are not supported; leave `topic_id` out."));
         }
         let no_subject = self.subject.is_none() && self.template.is_none();

@@ -7,7 +7,7 @@ use mailonce_core::{
     problem::{Code, Problem},
 };
 use mailonce_engine::Caller;
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     dialects::{field_problem, resend::errors::missing_field},
-    http::app::App,
+    http::{app::App, json::UnsupportedField},
 };
 
 /// The most copies of one template.
@@ -61,9 +61,9 @@ struct WordingBody {
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
-    from: Option<IgnoredAny>,
+    from: UnsupportedField,
     #[serde(default)]
-    reply_to: Option<IgnoredAny>,
+    reply_to: UnsupportedField,
     #[serde(default)]
     variables: Option<Vec<VariableBody>>,
 }
@@ -71,13 +71,18 @@ struct WordingBody {
 impl WordingBody {
     /// Sender and reply address would silently be lost, so they are refused.
     fn check(&self) -> Result<(), Problem> {
-        let unsupported = [("from", self.from.is_some()), ("reply_to", self.reply_to.is_some())];
+        let unsupported = [("from", self.from.is_given()), ("reply_to", self.reply_to.is_given())];
         match unsupported.into_iter().find(|(_, given)| *given) {
             Some((field, _)) => {
                 Err(field_problem(field, format!("Templates do not store `{field}`; send it with each email.")))
             }
             None => Ok(()),
         }
+    }
+
+    /// The alias. An empty one is the same as none.
+    fn alias(&self) -> Option<&str> {
+        self.alias.as_deref().filter(|alias| !alias.is_empty())
     }
 
     fn apply(&self, source: &mut TemplateSource) {
@@ -222,7 +227,7 @@ async fn find_template(app: &App, caller: &Caller, name: &str) -> Result<Templat
 pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: ResendRequestBody) -> ResendResult {
     let wording: WordingBody = body.parse()?;
     wording.check()?;
-    let name = native_name(wording.name.as_deref(), wording.alias.as_deref())?;
+    let name = native_name(wording.name.as_deref(), wording.alias())?;
     if wording.html.is_none() && wording.text.is_none() {
         return Err(missing_field("html").into());
     }
@@ -271,9 +276,9 @@ pub(super) async fn change(
 ) -> ResendResult {
     let wording: WordingBody = body.parse()?;
     wording.check()?;
-    if wording.name.is_some() || wording.alias.is_some() {
+    if wording.name.is_some() || wording.alias().is_some() {
         let template = find_template(&app, &auth.caller, &name).await?;
-        if native_name(wording.name.as_deref(), wording.alias.as_deref())? != template.name {
+        if native_name(wording.name.as_deref(), wording.alias())? != template.name {
             return Err(field_problem("alias", "A template keeps its `name` and `alias`; duplicate it instead.").into());
         }
     }

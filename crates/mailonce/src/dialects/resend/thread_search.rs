@@ -1,7 +1,7 @@
 //! Resend's search in the threads of an inbox. Every term of the query must be found in a thread.
 
 use axum::extract::State;
-use mailonce_core::{access::team::ApiKeyScope, problem::Problem, time::Time};
+use mailonce_core::{access::team::ApiKeyScope, outbound::content::EmailContent, problem::Problem, time::Time};
 use mailonce_engine::{
     conversation::threads::{ThreadEntry, ThreadView},
     inbox::messages::{MessageView, RenderedBody},
@@ -84,7 +84,8 @@ struct EntryFields {
     cc: Vec<String>,
     bcc: Vec<String>,
     subject: String,
-    has_attachment: bool,
+    /// `None` for a sent email: its content says so.
+    has_attachment: Option<bool>,
     at: Time,
 }
 
@@ -97,7 +98,7 @@ impl EntryFields {
                 cc: format_parties(&message.head.cc),
                 bcc: Vec::new(),
                 subject: message.head.subject.clone(),
-                has_attachment: !message.head.attachments.is_empty(),
+                has_attachment: Some(!message.head.attachments.is_empty()),
                 at: message.received_at,
             },
             ThreadEntry::Email(email) => Self {
@@ -106,7 +107,7 @@ impl EntryFields {
                 cc: email.head.cc.clone(),
                 bcc: email.head.bcc.clone(),
                 subject: email.head.subject.clone(),
-                has_attachment: false,
+                has_attachment: None,
                 at: email.head.created_at,
             },
         }
@@ -114,7 +115,7 @@ impl EntryFields {
 }
 
 impl ThreadSearch {
-    /// Whether an email has the addresses, the attachment and the date of the search.
+    /// Whether an email has the addresses and the date of the search.
     fn matches(&self, fields: &EntryFields) -> bool {
         let has = |wanted: &[String], found: &[String]| {
             wanted.is_empty() || wanted.iter().any(|one| found.iter().any(|text| text.to_lowercase().contains(one)))
@@ -123,7 +124,6 @@ impl ThreadSearch {
             && has(&self.to, &fields.to)
             && has(&self.cc, &fields.cc)
             && has(&self.bcc, &fields.bcc)
-            && self.has_attachment.is_none_or(|wanted| wanted == fields.has_attachment)
             && self.start.is_none_or(|start| fields.at >= start)
             && self.end.is_none_or(|end| fields.at < end)
     }
@@ -142,8 +142,12 @@ impl ThreadSearch {
             if !self.matches(&fields) {
                 continue;
             }
+            let EntryBody { text, has_attachment } = read_body(app, auth, entry, bodies_read).await?;
+            let has_attachment = fields.has_attachment.unwrap_or(has_attachment);
+            if self.has_attachment.is_some_and(|wanted| wanted != has_attachment) {
+                continue;
+            }
             is_match = true;
-            let text = body_text(app, auth, entry, bodies_read).await?;
             let recipients = [fields.to.as_slice(), &fields.cc, &fields.bcc].concat().join(", ");
             let searched = [fields.from.as_str(), &recipients, &fields.subject];
             let mut alone = SearchHit::default();
@@ -157,27 +161,42 @@ impl ThreadSearch {
     }
 }
 
-/// The text of an email, with its codes masked. Only a limited number of bodies is read per search.
-async fn body_text(
+/// What the body of an email says.
+#[derive(Default)]
+struct EntryBody {
+    /// The text, with its codes masked.
+    text: Option<String>,
+    /// Whether a sent email has files.
+    has_attachment: bool,
+}
+
+/// The body of an email. Only a limited number of bodies is read per search.
+async fn read_body(
     app: &App,
     auth: &ResendRequest,
     entry: &ThreadEntry,
     bodies_read: &mut usize,
-) -> Result<Option<String>, Problem> {
+) -> Result<EntryBody, Problem> {
     *bodies_read += 1;
     if *bodies_read > MAX_BODIES_READ {
-        return Ok(None);
+        return Ok(EntryBody::default());
     }
     match entry {
         ThreadEntry::Email(email) => {
-            Ok(app.engine.outbound.email_view(&auth.caller, email.id).await?.content.and_then(|content| content.text))
+            let content = app.engine.outbound.email_view(&auth.caller, email.id).await?.content;
+            let body = |content: EmailContent| EntryBody {
+                has_attachment: !content.attachments.is_empty(),
+                text: content.text,
+            };
+            Ok(content.map(body).unwrap_or_default())
         }
         ThreadEntry::Message(message) => {
             let rendered = app.engine.inboxes.render_message(&auth.caller, message.id, MessageView::Plain).await?;
-            Ok(match rendered.body {
+            let text = match rendered.body {
                 RenderedBody::Plain { text } => Some(text),
                 _ => None,
-            })
+            };
+            Ok(EntryBody { text, has_attachment: false })
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     },
     http::{
         app::App,
-        json::{OneOrMany, OrderedMap},
+        json::{OneOrMany, OrderedMap, non_empty_text},
         json_body::parse,
     },
 };
@@ -83,7 +83,13 @@ fn html<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
 
 impl SendBody {
     /// Converts it to the engine's send request.
-    async fn into_request(self, engine: &Engine, caller: &Caller, key: Option<Key>) -> Result<SendRequest, Problem> {
+    async fn into_request(
+        mut self,
+        engine: &Engine,
+        caller: &Caller,
+        key: Option<Key>,
+    ) -> Result<SendRequest, Problem> {
+        self.drop_empty();
         let headers = self.headers(engine, caller).await?;
         self.check()?;
         let template = self.template_id.map(|name| TemplateUse {
@@ -116,6 +122,14 @@ impl SendBody {
         };
         let content = EmailContent::validate(raw)?;
         Ok(SendRequest { ttl: Some(KEY_TTL), ..SendRequest::new(content, key) })
+    }
+
+    /// Removes empty texts: clients send them for fields that they do not use.
+    fn drop_empty(&mut self) {
+        self.to.drop_empty();
+        for field in [&mut self.scheduled_at, &mut self.template_id, &mut self.in_reply_to_id] {
+            *field = non_empty_text(field.take());
+        }
     }
 
     fn check(&self) -> Result<(), Problem> {

@@ -9,11 +9,8 @@ use mailonce_core::{
 use mailonce_engine::inbox::{artifacts::ArtifactQuery, implicit_watch::TakeRequest};
 use serde::Deserialize;
 use serde_json::Value;
-use std::time::Duration;
 
-use super::{
-    DEFAULT_WAIT_S, MAX_WAIT_S, ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id,
-};
+use super::{ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id, parse_wait};
 use crate::http::json::check_text;
 
 /// The longest code that is returned without a fence.
@@ -57,10 +54,11 @@ pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> T
     } else {
         let inbox = find_inbox(ctx, args.inbox.as_deref()).await?;
         let query = ArtifactQuery { kind, from: args.from, subject: args.subject };
-        let timeout = Duration::from_secs(args.timeout_s.unwrap_or(DEFAULT_WAIT_S).min(MAX_WAIT_S));
+        let timeout = parse_wait(args.timeout_s)?;
         let request = TakeRequest { query, purpose: args.purpose, timeout };
         match Box::pin(engine.inboxes.take_new_artifact(ctx.caller, inbox.id, &request, None)).await {
-            Err(problem) if problem.code == Code::NotFound => {
+            // What another `for` took was never this caller's: its own may be on the way.
+            Err(problem) if matches!(problem.code, Code::NotFound | Code::AlreadyConsumed) => {
                 return Ok(nothing_found(kind, &problem));
             }
             taken => taken?,

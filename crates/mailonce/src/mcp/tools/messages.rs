@@ -13,11 +13,8 @@ use mailonce_core::{
 use mailonce_engine::inbox::{messages::MessageView, wait::WaitFilter};
 use serde::Deserialize;
 use serde_json::Value;
-use std::time::Duration;
 
-use super::{
-    DEFAULT_WAIT_S, MAX_WAIT_S, ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id,
-};
+use super::{ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id, parse_wait};
 use crate::{http::json::check_text, mcp::tools::message_view};
 
 /// Messages on one page.
@@ -152,10 +149,7 @@ pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, arguments: &Value) -
     let args: WaitToolArgs = parse_args(arguments)?;
     check_texts([("from", &args.from), ("subject", &args.subject)])?;
     check_text("for", args.purpose.as_deref().unwrap_or_default())?;
-    let seconds = args.timeout_s.unwrap_or(DEFAULT_WAIT_S);
-    if seconds > MAX_WAIT_S {
-        return Err(invalid_argument("timeout_s", format!("must be at most {MAX_WAIT_S}; call again to wait longer")));
-    }
+    let timeout = parse_wait(args.timeout_s)?;
     let engine = &ctx.app.engine;
     let inbox = find_inbox(ctx, args.inbox.as_deref()).await?;
     let after = args.cursor.as_deref().map(|cursor| parse_cursor(ctx, cursor)).transpose()?;
@@ -170,8 +164,7 @@ pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, arguments: &Value) -
     };
     // Messages that arrive during the wait have a higher sequence number than this one.
     let start_seq = after.unwrap_or(inbox.latest_seq);
-    let outcome =
-        Box::pin(engine.inboxes.wait_for_message(ctx.caller, inbox.id, filter, Duration::from_secs(seconds))).await?;
+    let outcome = Box::pin(engine.inboxes.wait_for_message(ctx.caller, inbox.id, filter, timeout)).await?;
     let Some(arrived) = outcome else {
         if is_for_consumer {
             let next = "Nothing new arrived in time. Call again with the same `for` to keep waiting.";

@@ -25,6 +25,7 @@ use mailonce_engine::Caller;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
+use std::time::Duration;
 
 use super::{ToolContext, object};
 use crate::{http::json_body, mcp::json_rpc::RpcError};
@@ -53,6 +54,15 @@ pub(super) fn waits(name: &str) -> bool {
 pub(super) fn wait_seconds(params: &Map<String, Value>) -> u64 {
     let stated = params.get("arguments").and_then(|arguments| arguments.get("timeout_s")).and_then(Value::as_u64);
     stated.unwrap_or(DEFAULT_WAIT_S).min(MAX_WAIT_S)
+}
+
+/// How long a call asks to wait. A wait beyond the limit is refused, because it would end unexpectedly.
+fn parse_wait(timeout_s: Option<u64>) -> Result<Duration, Problem> {
+    let seconds = timeout_s.unwrap_or(DEFAULT_WAIT_S);
+    if seconds > MAX_WAIT_S {
+        return Err(invalid_argument("timeout_s", format!("must be at most {MAX_WAIT_S}; call again to wait longer")));
+    }
+    Ok(Duration::from_secs(seconds))
 }
 
 /// A tool result, and the URL of the approval page if this call created a question for a person.

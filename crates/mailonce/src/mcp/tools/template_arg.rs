@@ -33,6 +33,17 @@ impl TemplateArg {
     }
 }
 
+/// Whether a template names nothing and has no variables: what a model under a strict schema fills in for none.
+pub(super) fn is_empty(template: &Value) -> bool {
+    let is_blank = |field: &str| match template.get(field) {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => matches!(text.trim(), "" | "{}"),
+        Some(Value::Object(members)) => members.is_empty(),
+        Some(_) => false,
+    };
+    template.is_object() && is_blank("name") && is_blank("variables")
+}
+
 fn invalid_variables() -> Problem {
     invalid_argument("template.variables", "must be a JSON object, such as {\"name\": \"Ada\"}")
 }

@@ -37,10 +37,12 @@ pub(super) async fn claim_thread(ctx: &ToolContext<'_>, arguments: &Value) -> To
     ctx.caller.require_scope(ApiKeyScope::Reply)?;
     let ClaimArgs { thread, ttl_s, holder, lease } = parse_args(arguments)?;
     let thread: ThreadId = parse_id("thread", &thread)?;
-    let ttl_ms = i64::from(ttl_s.unwrap_or(DEFAULT_LEASE_S)) * 1000;
-    if ttl_ms == 0 {
+    // 0 releases a lease. Without one it says nothing: a strict schema makes a model fill it in.
+    let ttl_s = ttl_s.filter(|seconds| *seconds > 0 || lease.is_some());
+    if let (Some(0), Some(lease)) = (ttl_s, &lease) {
         return release(ctx, thread, lease).await;
     }
+    let ttl_ms = i64::from(ttl_s.unwrap_or(DEFAULT_LEASE_S)) * 1000;
     if ttl_ms > MAX_LEASE_MS {
         return Err(invalid_argument("ttl_s", "must be at most 600"));
     }
@@ -60,9 +62,8 @@ pub(super) async fn claim_thread(ctx: &ToolContext<'_>, arguments: &Value) -> To
         .with("expires_at", lease.expires_at.to_string()))
 }
 
-async fn release(ctx: &ToolContext<'_>, thread: ThreadId, lease: Option<String>) -> ToolResult {
-    let Some(lease) = lease else { return Err(invalid_argument("lease", "is required to release a thread")) };
-    ctx.app.engine.conversations.release_thread(ctx.caller, thread, &lease).await?;
+async fn release(ctx: &ToolContext<'_>, thread: ThreadId, lease: &str) -> ToolResult {
+    ctx.app.engine.conversations.release_thread(ctx.caller, thread, lease).await?;
     let next = "The thread is released; leave it to other agents, or claim it again before you reply.";
     Ok(ToolReply::new("released", next).with("thread", thread.to_string()))
 }

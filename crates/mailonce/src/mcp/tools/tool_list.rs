@@ -283,7 +283,8 @@ fn input_schema(tool: &ToolSpec) -> Value {
 /// Integer arguments for which 0 says nothing: strict schemas make models fill them.
 const ZERO_IS_ABSENT: [&str; 4] = ["version", "follow_up", "limit", "max_chars"];
 
-/// The arguments without optional ones that are empty: null, a text without characters, or 0 where 0 says nothing.
+/// The arguments without optional ones that are empty: null, a text without characters, a template without a name, or 0
+/// where 0 says nothing.
 pub(super) fn without_empty_values(name: &str, arguments: &Value) -> Value {
     let (Some(tool), Some(given)) = (TOOLS.iter().find(|tool| tool.name == name), arguments.as_object()) else {
         return arguments.clone();
@@ -293,6 +294,7 @@ pub(super) fn without_empty_values(name: &str, arguments: &Value) -> Value {
         Value::Null => true,
         Value::String(text) => text.trim().is_empty(),
         Value::Number(number) => number.as_f64() == Some(0.0) && ZERO_IS_ABSENT.contains(&name),
+        Value::Object(_) => name == "template" && template_arg::is_empty(value),
         _ => false,
     };
     let kept = given.iter().filter(|(name, value)| !(is_optional(name) && is_empty(name, value)));
@@ -315,6 +317,15 @@ mod tests {
         let filled = json!({ "to": "", "type": "a", "version": 0, "period": " ", "html": null, "inbox": "a@b.test" });
         let kept = json!({ "to": "", "type": "a", "inbox": "a@b.test" });
         assert_eq!(without_empty_values("send_email", &filled), kept);
+        for variables in [json!(null), json!(""), json!("{}"), json!({})] {
+            let unused = json!({ "text": "Hi", "template": { "name": "", "version": 0, "variables": variables } });
+            assert_eq!(without_empty_values("send_email", &unused), json!({ "text": "Hi" }));
+        }
+        let named = json!({ "template": { "name": "welcome", "version": 0, "variables": "" } });
+        assert_eq!(without_empty_values("send_email", &named), named);
+        // Variables without a name are a mistake, which the model must hear of.
+        let nameless = json!({ "template": { "name": "", "variables": "{\"name\":\"Ada\"}" } });
+        assert_eq!(without_empty_values("send_email", &nameless), nameless);
         let released = json!({ "thread": "t", "ttl_s": 0, "lease": "l" });
         assert_eq!(without_empty_values("claim_thread", &released), released, "0 releases the lease");
     }

@@ -99,7 +99,7 @@ class Inboxes:
     ) -> Artifact:
         """Takes the newest code or link that matches, once, `for_` one account, workflow or run.
 
-        `timeout` waits for it.
+        `timeout` waits for it, up to 60 s.
         """
         hold = body.get("timeout") or 0
         call = Call("POST", f"/v1/inboxes/{at(inbox)}/consume", body=body, hold=hold)

@@ -55,6 +55,7 @@ pub(crate) fn email(envelopes: usize) -> Email {
         policy: None,
         inbox: None,
         template: None,
+        identical_place: None,
         erased: None,
     };
     let email = NewEmail {

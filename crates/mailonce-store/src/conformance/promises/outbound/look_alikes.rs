@@ -114,7 +114,7 @@ pub(super) async fn only_an_email_that_may_be_sent_is_repeated(store: TestStore)
 pub(super) async fn identical_items_of_one_batch_are_all_sent_once(store: TestStore) {
     let batch = |now: Time| {
         let mut items: Vec<NewEmail> = (0..3).map(|_| repeatable_email("hello").to_new_email(now)).collect();
-        for (place, item) in items.iter_mut().enumerate() {
+        for (place, item) in [None, Some(1), Some(2)].into_iter().zip(&mut items) {
             item.guard_input.identical.as_mut().unwrap().set_batch_place(place);
         }
         items
