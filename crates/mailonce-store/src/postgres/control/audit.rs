@@ -8,7 +8,7 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     access::call_origin::{Alias, CallOrigin},
     control::audit::{
-        AuditPage, ChainEnds, RecordedAct,
+        AuditPage, ChainEnds, RecordedAct, UsedName,
         act::Act,
         chain::{self, AuditRow, ChainLink},
         wants_events,
@@ -52,6 +52,11 @@ const SAVE_NAME: &str = "
 const NAMES: &str = "
     SELECT w.id, n.name FROM unnest($2::text[]) WITH ORDINALITY AS w (id, place)
       JOIN audit_names n ON n.team = $1 AND n.id = w.id ORDER BY w.place";
+const DROP_UNUSED_NAME: &str = "
+    DELETE FROM audit_names n
+     WHERE n.team = $1 AND n.id = $2
+       AND NOT EXISTS (SELECT FROM records r WHERE r.team = $1 AND r.id = $4::uuid)
+       AND NOT EXISTS (SELECT FROM audit_entries e WHERE e.team = $1 AND position($3::bytea IN e.entry) > 0)";
 const FORGET_NAME: &str = "DELETE FROM audit_names WHERE team = $1 AND name = $2";
 const SETTINGS: &str = "SELECT about FROM records WHERE team = $1 AND kind = $2 AND name = $3";
 
@@ -167,6 +172,10 @@ async fn prune(shared: &SharedState, team: TeamId, cutoff: Time, max: usize) -> 
     let seq = last.seq as i64;
     execute(&tx, DELETE_UP_TO, &[&team.0, &seq]).await?;
     execute(&tx, SAVE_START, &[&team.0, &seq, &last.hash.as_slice()]).await?;
+    for name in UsedName::of_rows(old.iter().copied()) {
+        let (needle, record) = (name.needle().as_bytes(), name.actor_record());
+        execute(&tx, DROP_UNUSED_NAME, &[&team.0, &name.id, &needle, &record]).await?;
+    }
     shared.commit(tx, 1).await?;
     Ok(old.len())
 }
