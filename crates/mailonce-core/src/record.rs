@@ -148,6 +148,9 @@ pub struct TransportState {
     /// When an operator of this team last rerouted its email.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerouted_at: Option<Time>,
+    /// The transport that the email was rerouted to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerouted_to: Option<String>,
 }
 
 /// The result of creating a record.

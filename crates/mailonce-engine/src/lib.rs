@@ -203,7 +203,7 @@ use crate::{
         escalation_hook::EscalationHook,
         inbound_runtime::InboundRuntime,
         lease_identity::OwnNodeIds,
-        metrics::{Metrics, render_clock_metrics, render_endpoint_metrics},
+        metrics::{Metrics, render_clock_metrics, render_endpoint_metrics, render_stop_metrics},
         pack::Packer,
         time::{BootInterval, Timekeeper},
     },
@@ -372,6 +372,10 @@ impl Engine {
         );
         render_clock_metrics(&mut text, self.ctx.clock_state());
         render_endpoint_metrics(&mut text, &endpoints);
+        match self.control.stops.counts().await {
+            Ok(counts) => render_stop_metrics(&mut text, &counts),
+            Err(error) => tracing::warn!(%error, "cannot count the stops"),
+        }
         text.push_str(more);
         text.push_str("# EOF\n");
         text

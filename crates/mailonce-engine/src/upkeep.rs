@@ -15,7 +15,7 @@ const BUDGET_INTERVAL: Duration = Duration::from_secs(2);
 const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 const SWEEP_BATCH: usize = 500;
 /// How often entries of the audit log, bodies and received mail are removed whose retention is over.
-const AUDIT_PRUNE_INTERVAL: Duration = Duration::from_mins(10);
+const RETENTION_INTERVAL: Duration = Duration::from_mins(10);
 /// How often the erasures that this node knows of are worked on, and how often it looks for others.
 const ERASURE_INTERVAL: Duration = Duration::from_secs(1);
 const ERASURE_RETRY_PAUSE: Duration = Duration::from_secs(30);
@@ -44,17 +44,28 @@ impl Engine {
         self.access.flush_key_usage().await;
     }
 
-    /// Releases email held by budgets and removes expired entries of the audit log, until `stop` changes. A loop of its
-    /// own, because a long queue of held email must not delay the sweep.
+    /// Releases email held by budgets, until `stop` changes. A loop of its own, because a long queue of held email must
+    /// not delay the sweep.
     pub async fn run_control_loop(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut budget_rounds = tokio::time::interval(BUDGET_INTERVAL);
-        let mut audit_prunes = tokio::time::interval(AUDIT_PRUNE_INTERVAL);
         while !*stop.borrow() {
             tokio::select! {
                 biased;
                 _ = stop.changed() => {}
                 _ = budget_rounds.tick() => self.release_held_by_budget().await,
-                _ = audit_prunes.tick() => {
+            }
+        }
+    }
+
+    /// Deletes what teams do not want to keep any longer, until `stop` changes. A loop of its own, because the first
+    /// round of a large team takes long and must not delay email that waits for room in a budget.
+    pub async fn run_retention_loop(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut rounds = tokio::time::interval(RETENTION_INTERVAL);
+        while !*stop.borrow() {
+            tokio::select! {
+                biased;
+                _ = stop.changed() => {}
+                _ = rounds.tick() => {
                     self.prune_audit().await;
                     self.apply_retention().await;
                 }
@@ -75,7 +86,7 @@ impl Engine {
             };
             if let Err(error) = result {
                 tracing::warn!(%error, "cannot {action} erasures; trying again later");
-                // The last stage rewrites the file of SQLite, which must not be repeated all the time.
+                // The last stage keeps the writer of SQLite busy, which must not be repeated all the time.
                 tokio::select! {
                     _ = stop.changed() => {}
                     () = tokio::time::sleep(ERASURE_RETRY_PAUSE) => {}

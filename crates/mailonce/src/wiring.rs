@@ -152,6 +152,7 @@ pub async fn serve(
     loops.push(spawn_loop(&engine, "notify", &ended, &engine.events, Events::run_notifier));
     loops.push(spawn_loop(&engine, "notifications", &ended, &engine.escalations, Escalations::run_notifications));
     loops.push(spawn_loop(&engine, "control", &ended, &engine, Engine::run_control_loop));
+    loops.push(spawn_loop(&engine, "retention", &ended, &engine, Engine::run_retention_loop));
     loops.push(spawn_loop(&engine, "erasures", &ended, &engine, Engine::run_erasure_loop));
     loops.push(spawn_loop(&engine, "claims", &ended, &engine.claims, Claims::run_claims_loop));
     for drainer in engine.outboxes.drainers() {

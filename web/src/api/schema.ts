@@ -2402,6 +2402,14 @@ export interface components {
              */
             rev: number;
         };
+        /** @description How fast the email of the installation is released. */
+        ResumeBody: {
+            /**
+             * Format: int32
+             * @description The most handoffs per second, 1 to 10,000. Without it everything is released at once.
+             */
+            rate_per_s?: number | null;
+        };
         /** @description How long data is kept. */
         RetentionBody: {
             /** @description Entries of the audit log, such as `365d`; null means for ever. */
@@ -2854,6 +2862,11 @@ export interface components {
              * @enum {string}
              */
             state: "in_force" | "releasing";
+            /**
+             * Format: int64
+             * @description In lists: how many handoffs are due and wait for it. At most 100,000 are counted.
+             */
+            waiting?: number | null;
         };
         /** @description The stops that affect the team, oldest first. */
         StopList: {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 use crate::{
-    access::person::PersonalAccess,
+    access::person::{PersonalAccess, PersonalAccessKind},
     cidr::Cidr,
     id::{ApiKeyId, TeamId},
     string_enum::string_enum,
@@ -113,6 +113,13 @@ impl ApiKey {
     /// Whether it is valid at `now`.
     pub fn is_active(&self, now: Time) -> bool {
         self.revoked_at.is_none() && self.details.expires_at.is_none_or(|at| now < at)
+    }
+
+    /// Whether a program uses it: a plain API key, or the connection of a client. Sessions and approval links are used by
+    /// the person alone.
+    pub fn is_used_by_program(&self) -> bool {
+        let access = self.details.on_behalf_of.as_ref();
+        access.is_none_or(|access| access.kind == PersonalAccessKind::Connection)
     }
 
     /// Whether it may be used from this IP address. A key that is restricted to addresses cannot be used from an

@@ -308,6 +308,11 @@ impl Erasure {
         }
     }
 
+    /// Whether a restore requested it and email to the person may still be queued.
+    pub fn may_have_restored_email(&self) -> bool {
+        self.by.is_none() && matches!(self.stage, ErasureStage::Find | ErasureStage::Emails)
+    }
+
     /// Whether it is not done yet.
     pub fn is_running(&self) -> bool {
         self.stage != ErasureStage::Done

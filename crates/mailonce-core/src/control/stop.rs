@@ -43,6 +43,22 @@ string_enum! {
     }
 }
 
+string_enum! {
+    /// The kind of a stop's scope.
+    StopKind {
+        /// The whole installation.
+        Installation = "installation",
+        /// A transport.
+        Transport = "transport",
+        /// A team.
+        Team = "team",
+        /// An inbox.
+        Inbox = "inbox",
+        /// An API key or a connection.
+        ApiKey = "api_key",
+    }
+}
+
 /// The emails that a stop covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -77,6 +93,17 @@ impl StopScope {
         match self {
             Self::Installation | Self::Transport(_) => None,
             Self::Team(team) | Self::Inbox { team, .. } | Self::ApiKey { team, .. } => Some(*team),
+        }
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> StopKind {
+        match self {
+            Self::Installation => StopKind::Installation,
+            Self::Transport(_) => StopKind::Transport,
+            Self::Team(_) => StopKind::Team,
+            Self::Inbox { .. } => StopKind::Inbox,
+            Self::ApiKey { .. } => StopKind::ApiKey,
         }
     }
 
@@ -243,14 +270,14 @@ impl Stop {
         Some((self.scope.team()?, NewEvent { kind, at, subject_id: self.id.0, rev: 1, data }))
     }
 
-    /// Ends it. Returns false if it had ended before; then only the rate changes.
-    pub fn end(&mut self, rate_per_s: Option<u32>, now: Time) -> bool {
-        if let Some(release) = &mut self.release {
-            release.rate_per_s = rate_per_s;
-            return false;
-        }
-        self.release = Some(StopRelease { since: now, rate_per_s, used_until: now });
-        true
+    /// Ends it. If it had ended before, only the rate changes.
+    pub fn end(&mut self, rate_per_s: Option<u32>, now: Time) -> StopChange {
+        let Some(release) = &mut self.release else {
+            self.release = Some(StopRelease { since: now, rate_per_s, used_until: now });
+            return StopChange::Ended;
+        };
+        let before = std::mem::replace(&mut release.rate_per_s, rate_per_s);
+        if before == rate_per_s { StopChange::Nothing } else { StopChange::Rate }
     }
 
     /// Whether a due handoff is parked instead of leased.
@@ -261,6 +288,29 @@ impl Stop {
             Some(release) => release.rate_per_s.is_some() && handoff.due_at.is_some_and(|due| due <= release.since),
         };
         applies && self.scope.covers(SendOrigin::of(email, &handoff.transport))
+    }
+}
+
+/// What a call that ends a stop changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum StopChange {
+    /// It ended.
+    Ended,
+    /// The rate at which its email is released.
+    Rate,
+    /// Nothing.
+    Nothing,
+}
+
+impl StopChange {
+    /// The verb of its entry in the audit log.
+    pub fn audit_verb(self) -> Option<&'static str> {
+        match self {
+            Self::Ended => Some("ended"),
+            Self::Rate => Some("rate_changed"),
+            Self::Nothing => None,
+        }
     }
 }
 
@@ -293,6 +343,11 @@ impl Stops {
     /// The stop that refuses a new send.
     pub fn refusing(&self, origin: SendOrigin<'_>) -> Option<&Stop> {
         self.in_force().find(|stop| stop.mode == StopMode::Refuse && stop.scope.covers(origin))
+    }
+
+    /// The stop for which a new send waits.
+    pub fn delaying(&self, origin: SendOrigin<'_>) -> Option<&Stop> {
+        self.in_force().find(|stop| stop.mode == StopMode::Wait && stop.scope.covers(origin))
     }
 
     fn in_force(&self) -> impl Iterator<Item = &Stop> {
@@ -329,6 +384,16 @@ impl CreateStopResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ending_a_stop_and_changing_its_rate_are_two_acts() {
+        let by = StopAuthor { api_key: None, name: "tests".into() };
+        let (id, scope, created_at) = (StopId(uuid::Uuid::nil()), StopScope::Installation, Time(0));
+        let mut stop = Stop { id, scope, mode: StopMode::Wait, reason: None, by, created_at, release: None };
+        let rates = [Some(1), Some(1), Some(2), None];
+        let verbs = rates.map(|rate| stop.end(rate, Time(1)).audit_verb());
+        assert_eq!(verbs, [Some("ended"), None, Some("rate_changed"), Some("rate_changed")]);
+    }
 
     #[test]
     fn a_release_never_exceeds_its_rate() {

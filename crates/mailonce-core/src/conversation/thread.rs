@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use super::{caps::ReplyTally, message_progress::Acknowledgement};
 use crate::{
+    control::erasure::AddressEraser,
     events::event::{EventKind, NewEvent},
     id::{InboxId, MessageId, TeamId, ThreadId},
     inbox::message::{Message, MessageState},
@@ -130,6 +131,16 @@ impl Thread {
     pub fn erase_subject(&mut self) {
         self.details.subject = String::new();
         self.rev += 1;
+    }
+
+    /// Replaces a person's address in the texts that others wrote: subject, labels and the holder of the lease. Returns
+    /// whether it was in one.
+    pub fn redact(&mut self, eraser: &AddressEraser) -> bool {
+        let ThreadDetails { subject, labels, lease, .. } = &mut self.details;
+        let texts = labels.iter_mut().chain([subject]).chain(lease.iter_mut().map(|lease| &mut lease.holder));
+        let named = texts.filter_map(|text| eraser.redact(text).map(|redacted| *text = redacted)).count();
+        self.rev += u32::from(named > 0);
+        named > 0
     }
 
     /// The thread that a message starts.

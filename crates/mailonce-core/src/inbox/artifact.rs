@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
+    control::erasure::AddressEraser,
     events::event::{EventKind, NewEvent},
     id::{ApiKeyId, ArtifactId, InboxId, MessageId, TeamId, WatchId},
     limits, mutant,
@@ -78,6 +79,16 @@ pub struct Consumption {
     pub watch: Option<WatchId>,
     /// The API key.
     pub by: ApiKeyId,
+}
+
+impl Consumption {
+    /// Replaces a person's address in what it is for. Returns whether it was there.
+    pub fn redact(&mut self, eraser: &AddressEraser) -> bool {
+        let redacted = eraser.redact(&self.purpose);
+        let is_named = redacted.is_some();
+        self.purpose = redacted.unwrap_or_else(|| std::mem::take(&mut self.purpose));
+        is_named
+    }
 }
 
 /// An artifact of a new message.

@@ -124,6 +124,16 @@ pub enum AcceptResult {
     OverBudget(Overrun),
 }
 
+impl AcceptResult {
+    /// The email of the answer. `None` for a refusal, or when the key belongs to another operation.
+    pub fn email(&self) -> Option<&Email> {
+        match self {
+            Self::First(email) | Self::Identical(email) | Self::KeyBound(KeyBinding::Email(email)) => Some(email),
+            Self::KeyBound(KeyBinding::Operation { .. }) | Self::OverBudget(_) => None,
+        }
+    }
+}
+
 /// A batch of new emails. Either every item is accepted or none.
 #[derive(Clone, Debug)]
 pub struct NewBatch {

@@ -44,7 +44,7 @@ string_enum! {
         Hold = "hold",
         /// The email is refused.
         Refuse = "refuse",
-        /// The email is sent and flagged.
+        /// The email is accepted and flagged. A stop for which it waits flags it too.
         Flag = "flag",
         /// A rule in the mode `observe` matched, and nothing happened.
         Observe = "observe",

@@ -2,12 +2,13 @@
 //! and time and ids are arguments. Stops of the installation and of transports belong to no team.
 
 use async_trait::async_trait;
+use std::collections::BTreeMap;
 
 use super::store::Result;
 use crate::{
     control::{
         contact::ContactHash,
-        stop::{CreateStopResult, Stop},
+        stop::{CreateStopResult, Stop, StopKind},
     },
     id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
@@ -31,6 +32,10 @@ pub trait ControlStore: Send + Sync + 'static {
     /// The stops of a team, or with `None` those of the installation and of transports, oldest first. Includes stops
     /// whose email is being released.
     async fn stops(&self, team: Option<TeamId>) -> Result<Vec<Stop>>;
+    /// How many stops are in force, by the kind of their scope, over all teams.
+    async fn stop_counts(&self) -> Result<BTreeMap<StopKind, u64>>;
+    /// How many handoffs each of these stops has parked. Counts at most `max` of a stop.
+    async fn parked_counts(&self, stops: Vec<StopId>, max: usize) -> Result<Vec<u64>>;
     /// Ends a stop: its email is released, at most `rate_per_s` handoffs per second. `None` when there is no such stop.
     /// Ending it twice changes only the rate.
     async fn end_stop(

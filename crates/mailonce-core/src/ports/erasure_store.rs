@@ -11,7 +11,7 @@ use super::store::Result;
 use crate::{
     access::call_origin::Alias,
     control::erasure::AddressEraser,
-    id::{DeliveryId, EmailId, MessageId, TeamId, ThreadId},
+    id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     record::Record,
     time::Time,
 };
@@ -38,11 +38,16 @@ pub trait ErasureStore: Send + Sync + 'static {
     /// same mail still makes no second message. Returns false when the team has no such message. Recorded in the audit
     /// log when a caller asked for it.
     async fn erase_message(&self, team: TeamId, id: MessageId, now: Time) -> Result<bool>;
+    /// Replaces the address in the subject, the labels and the lease of a thread. Returns whether it was in one of them.
+    async fn redact_thread(&self, eraser: &AddressEraser, id: ThreadId) -> Result<bool>;
+    /// Replaces the address in what the codes and links of a message were consumed for. Returns of how many.
+    async fn redact_consumers(&self, eraser: &AddressEraser, inbox: InboxId, message: MessageId) -> Result<usize>;
     /// Removes a thread whose messages were erased. Later mail starts a new one. Returns false when the team has no such
     /// thread, or when it has messages left. Recorded in the audit log.
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool>;
-    /// Deletes the body and the frozen bytes of a settled email before their time. Returns whether it had a body.
-    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool>;
+    /// Deletes the bodies and the frozen bytes of at most `max` emails that settled by a time, before the sweep would.
+    /// Emails without a body cost nothing. Returns how many it deleted; fewer than `max` means that no more are due.
+    async fn drop_bodies(&self, team: TeamId, settled_by: Time, max: usize) -> Result<usize>;
     /// Deletes the bytes of a received message, and its searchable text. Returns whether there were bytes.
     async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool>;
     /// The packed bytes of a delivery, while they are kept.
@@ -50,6 +55,8 @@ pub trait ErasureStore: Send + Sync + 'static {
     /// Removes a delivery that made no message, with its bytes. The same delivery is still recognized. Returns false
     /// when it waits or is gone.
     async fn remove_delivery(&self, team: TeamId, id: DeliveryId) -> Result<bool>;
+    /// Whether the sweep has not deleted everything yet that removed inboxes of the team left.
+    async fn has_removed_inboxes(&self, team: TeamId) -> Result<bool>;
     /// Replaces name and JSON of a record, if it still has the revision of `record`. Writes neither an event nor an
     /// entry of the audit log. Returns whether it was replaced.
     async fn replace_record(&self, record: &Record) -> Result<bool>;
@@ -59,6 +66,9 @@ pub trait ErasureStore: Send + Sync + 'static {
     async fn audit_name_page(&self, team: TeamId, after: &str, limit: usize) -> Result<Vec<Alias>>;
     /// Deletes the count of replies to a person, which is kept under an unkeyed hash of the address.
     async fn forget_reply_tally(&self, team: TeamId, person: [u8; 16]) -> Result<()>;
-    /// Overwrites the bytes that deleted rows left in files of this process. Does nothing where a server owns the files.
+    /// Overwrites the bytes that deleted rows left in the ledger's file. Does nothing where a server owns the files.
     async fn overwrite_freed_storage(&self) -> Result<()>;
+    /// Empties the log next to the ledger's file, which has copies of what was overwritten. Fails while somebody reads an
+    /// older state of the ledger. Does nothing where a server owns the files.
+    async fn truncate_log(&self) -> Result<()>;
 }

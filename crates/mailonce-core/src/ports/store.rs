@@ -196,6 +196,10 @@ pub trait Store:
     -> Result<Vec<(Email, u16)>>;
     /// Publishes the transports of a live process. Repeated with each heartbeat.
     async fn publish_transports(&self, node: NodeId, mine: &[TransportAccount], now: Time) -> Result<()>;
+    /// The names of transports that processes published. Empty where only one process can use the ledger.
+    async fn published_transports(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
     /// Backlogs of transports that are not in `known` and that no live process has, by team and transport.
     async fn orphan_backlogs(&self, known: &[String], now: Time) -> Result<Vec<OrphanBacklog>>;
     /// Emails with a handoff that is waiting, running or unknown at a transport. Ordered by team and id, after the

@@ -140,10 +140,13 @@ impl Control {
             },
             BudgetScope::ApiKey(id) => {
                 let keys = self.ctx.store.api_keys(team).await.map_err(unavailable)?;
-                if keys.iter().any(|key| key.id == *id && key.details.on_behalf_of.is_none()) {
+                if keys.iter().any(|key| key.id == *id && key.is_used_by_program()) {
                     return Ok(());
                 }
-                Err(Problem::invalid_field("scope.api_key", format!("names no API key of the team: {id}")))
+                Err(Problem::invalid_field(
+                    "scope.api_key",
+                    format!("names no API key or connection of the team: {id}"),
+                ))
             }
         }
     }
@@ -435,17 +438,27 @@ impl Control {
     /// Of the budgets that an email counts against, the one with the least room. `None` if there is none, or if the store
     /// does not answer: the email is accepted already, so that is no error of the send.
     pub(crate) async fn tightest_budget(&self, team: TeamId, charges: &[Charge]) -> Option<BudgetRoom> {
-        if charges.is_empty() {
-            return None;
+        self.tightest_budgets(team, vec![charges.to_vec()]).await.pop().flatten()
+    }
+
+    /// The same for each of several emails, after all of them were accepted.
+    pub(crate) async fn tightest_budgets(&self, team: TeamId, charges: Vec<Vec<Charge>>) -> Vec<Option<BudgetRoom>> {
+        let counters: BTreeSet<BudgetCounter> = charges.iter().flatten().map(Charge::counter).collect();
+        let counters: Vec<BudgetCounter> = counters.into_iter().collect();
+        let nothing = vec![None; charges.len()];
+        if counters.is_empty() {
+            return nothing;
         }
-        let usage = self.ctx.store.budget_usage(team, charges.iter().map(Charge::counter).collect()).await.ok()?;
-        let budgets = self.budgets_of(team).await.ok()?;
-        let room = |(charge, used): (&Charge, u64)| {
+        let Ok(usage) = self.ctx.store.budget_usage(team, counters.clone()).await else { return nothing };
+        let used: BTreeMap<BudgetCounter, u64> = counters.into_iter().zip(usage).collect();
+        let Ok(budgets) = self.budgets_of(team).await else { return nothing };
+        let room = |charge: &Charge| {
             let cached = budgets.iter().find(|cached| cached.id == charge.budget)?;
             let (id, name, limit, resets_at) = (cached.id, cached.name.clone(), charge.limit, charge.ends_at);
+            let used = used.get(&charge.counter()).copied().unwrap_or_default();
             Some(BudgetRoom { id, name, limit, remaining: limit.saturating_sub(used), resets_at })
         };
-        charges.iter().zip(usage).filter_map(room).min_by_key(|room| room.remaining)
+        charges.iter().map(|own| own.iter().filter_map(room).min_by_key(|room| room.remaining)).collect()
     }
 
     /// The name of a budget, or its id when it is gone or the store does not answer.

@@ -9,23 +9,28 @@ use crate::{
 };
 use mailonce_core::{
     address::NamedAddress,
-    control::erasure::{AddressEraser, Erasure, ErasureStage, MAX_OPEN_EMAILS, alias_of},
+    control::erasure::{AddressEraser, Erasure, ErasureStage, MAX_OPEN_EMAILS, alias_of, is_alias},
     conversation::caps::recipient_hash,
     events::event::Event,
-    id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, TeamId},
+    id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbound::delivery::{Delivery, DeliveryQuery, DeliveryState},
     inbox::message::{Message, MessagePosition, MessageQuery},
     operation::IdempotentResult,
     outbound::{email::Email, email_commands::EmailChangeResult, email_query::EmailQuery},
     ports::{erasure_store::EraseEmailResult, store::StoreError},
     record::{Record, RecordKind},
+    time::Time,
 };
 use mailonce_mail::parse;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use uuid::Uuid;
 
 /// How many rows one step reads.
 const BATCH: usize = 100;
+
+/// The cursor of an erasure whose freed bytes are overwritten in the file, and not yet in the log.
+const FILE_IS_REWRITTEN: &str = "rewritten";
 
 /// Whether the erasure can go on at once, or has to wait for something in doubt.
 type GoesOn = bool;
@@ -51,8 +56,14 @@ impl Control {
 
     async fn step_without_address(&self, team: TeamId, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
         if erasure.stage == ErasureStage::Storage {
-            self.ctx.store.overwrite_freed_storage().await?;
-            erasure.next_stage(self.ctx.now());
+            if erasure.cursor.is_none() {
+                self.ctx.store.overwrite_freed_storage().await?;
+                // Saved before the log is truncated, because truncating may fail for long and rewriting is expensive.
+                erasure.cursor = Some(FILE_IS_REWRITTEN.into());
+            } else {
+                self.ctx.store.truncate_log().await?;
+                erasure.next_stage(self.ctx.now());
+            }
             return Ok(true);
         }
         erasure.address = self.find_erased_address(team, &erasure.alias).await?;
@@ -193,27 +204,53 @@ impl Control {
             Some(place) => place,
             None => match self.ctx.store.inboxes(eraser.team, None, 1).await?.first() {
                 Some(inbox) => (inbox.id, u64::MAX),
-                None => return Ok(self.continue_after(erasure, None)),
+                None => return self.end_of_messages(eraser, erasure).await,
             },
         };
         let position = MessagePosition::Before(before);
         let query = MessageQuery { position, limit: BATCH, ..MessageQuery::default() };
         let page = self.ctx.store.messages(eraser.team, inbox, query).await?;
         let until = erasure.requested_at;
+        let mut threads = BTreeSet::new();
         for message in page.rows.iter().filter(|message| message.received_at <= until) {
-            if self.is_named_in_message(eraser, message).await?
-                && self.ctx.store.erase_message(eraser.team, message.id, self.ctx.now()).await?
-            {
-                erasure.counts.messages += 1;
+            threads.insert(message.thread);
+            if self.is_named_in_message(eraser, message).await? {
+                let erased = self.ctx.store.erase_message(eraser.team, message.id, self.ctx.now()).await?;
+                erasure.counts.messages += u64::from(erased);
+            } else {
+                self.ctx.store.redact_consumers(eraser, inbox, message.id).await?;
             }
         }
+        self.redact_threads(eraser, threads).await?;
         let cursor = if let Some(seq) = page.next {
             Some(format!("{inbox} {seq}"))
         } else {
             let older = self.ctx.store.inboxes(eraser.team, Some(inbox), 1).await?;
             older.first().map(|inbox| format!("{} {}", inbox.id, u64::MAX))
         };
-        Ok(self.continue_after(erasure, cursor))
+        match cursor {
+            Some(cursor) => Ok(self.continue_after(erasure, Some(cursor))),
+            None => self.end_of_messages(eraser, erasure).await,
+        }
+    }
+
+    /// Replaces the address in what others wrote about threads.
+    async fn redact_threads(&self, eraser: &AddressEraser, threads: BTreeSet<ThreadId>) -> Result<(), StoreError> {
+        for id in threads {
+            let thread = self.ctx.store.thread(eraser.team, id).await?;
+            if thread.is_some_and(|thread| eraser.is_in_json_of(&thread.details)) {
+                self.ctx.store.redact_thread(eraser, id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Mail of removed inboxes is found nowhere, so it must be deleted before the erasure can be done.
+    async fn end_of_messages(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+        if self.ctx.store.has_removed_inboxes(eraser.team).await? {
+            return Ok(false);
+        }
+        Ok(self.continue_after(erasure, None))
     }
 
     async fn is_named_in_message(&self, eraser: &AddressEraser, message: &Message) -> Result<bool, StoreError> {
@@ -273,6 +310,9 @@ impl Control {
         }
         if is_about_erased {
             strip_escalation(&mut json);
+        }
+        if kind == RecordKind::Settings {
+            drop_erased_addressees(&mut json);
         }
         let name = eraser.redact(&record.name);
         if json == before && name.is_none() {
@@ -351,6 +391,9 @@ impl Control {
         let page = self.ctx.store.events(eraser.team, after, BATCH).await?;
         let mut replaced = Vec::new();
         for event in &page {
+            if self.is_about_new_mail(eraser.team, event, erasure.requested_at).await? {
+                continue;
+            }
             let mut data = event.event.data.clone();
             eraser.redact_value(&mut data);
             self.strip_event(eraser.team, event, &mut data).await?;
@@ -364,6 +407,24 @@ impl Control {
         }
         let last = page.last().filter(|_| page.len() == BATCH);
         Ok(self.continue_after(erasure, last.map(|event| event.seq.to_string())))
+    }
+
+    /// Whether an event is about mail from after the request, which stays.
+    async fn is_about_new_mail(&self, team: TeamId, event: &Event, requested_at: Time) -> Result<bool, StoreError> {
+        let (id, store) = (event.event.subject_id, &self.ctx.store);
+        if event.event.at <= requested_at {
+            return Ok(false);
+        }
+        let came_at = match event.event.kind.subject_type() {
+            "email" | "key" => store.email(team, EmailId(id)).await?.map(|email| email.head.created_at),
+            "message" => store.message(team, MessageId(id)).await?.map(|message| message.received_at),
+            "artifact" => match store.artifact(team, ArtifactId(id)).await? {
+                Some(artifact) => store.message(team, artifact.message).await?.map(|message| message.received_at),
+                None => None,
+            },
+            _ => None,
+        };
+        Ok(came_at.is_some_and(|at| at > requested_at))
     }
 
     /// Removes the texts from the data of an event about mail that was erased.
@@ -508,6 +569,17 @@ fn parse_message_cursor(cursor: &str) -> Option<(InboxId, u64)> {
 fn remove_fields(data: &mut Value, names: &[&str]) {
     if let Some(fields) = data.as_object_mut() {
         fields.retain(|name, _| !names.contains(&name.as_str()));
+    }
+}
+
+/// Removes aliases from the addressees of questions: mail to an alias can only fail. Without an addressee left, the
+/// setting is removed.
+fn drop_erased_addressees(settings: &mut Value) {
+    let Some(to) = settings.pointer_mut("/escalation_email/to").and_then(Value::as_array_mut) else { return };
+    to.retain(|address| !address.as_str().is_some_and(is_alias));
+    if to.is_empty() {
+        tracing::warn!("the last addressee of emails about questions was erased; set escalation_email again");
+        settings["escalation_email"] = Value::Null;
     }
 }
 

@@ -29,13 +29,15 @@ use std::{
     collections::BTreeSet,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 use uuid::Uuid;
 
 /// How many records one query reads.
 const PAGE_SIZE: usize = 100;
+/// The author of the stop that keeps restored email from leaving until the journal is applied.
+const JOURNAL_AUTHOR: &str = "the journal of erasures";
 
 /// An erasure as callers see it.
 #[derive(Clone, Debug)]
@@ -63,6 +65,8 @@ pub(crate) struct ActiveErasures {
     teams: Mutex<BTreeSet<TeamId>>,
     /// How many requests this process got.
     requests: AtomicU64,
+    /// Whether this process found that no stop of the journal is in force.
+    has_no_journal_stop: AtomicBool,
 }
 
 impl ActiveErasures {
@@ -211,7 +215,8 @@ impl Control {
     }
 
     /// Requests the erasures of a journal that this ledger does not know, because it was restored from an older backup.
-    /// Returns how many.
+    /// Returns how many. The installation is stopped until the email to these people is cancelled: the backup may have
+    /// it in its queue.
     pub async fn apply_erasure_journal(&self, journal: Vec<JournalEntry>) -> Result<usize, StoreError> {
         let teams: BTreeSet<TeamId> = self.ctx.store.teams().await?.into_iter().map(|team| team.id).collect();
         let mut applied = 0;
@@ -223,6 +228,11 @@ impl Control {
             let before = known.as_ref().and_then(|record| serde_json::from_str::<Erasure>(&record.json).ok());
             if before.as_ref().is_some_and(|before| before.requested_at >= requested_at) {
                 continue;
+            }
+            if applied == 0 {
+                let reason = "people who were erased are erased again, because the ledger is from before";
+                self.stops.stop_installation(JOURNAL_AUTHOR, reason).await?;
+                self.active_erasures.has_no_journal_stop.store(false, Ordering::Relaxed);
             }
             let erasure = Erasure::from_journal(alias.clone(), requested_at, before);
             let json = serde_json::to_string(&erasure).map_err(|error| StoreError::Corrupt(error.to_string()))?;
@@ -256,7 +266,27 @@ impl Control {
                 self.active_erasures.remove(team);
             }
         }
+        self.end_stop_of_journal().await?;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Lets email leave again when no restored email to an erased person can be queued any more. The stop may be from a
+    /// process that was killed.
+    async fn end_stop_of_journal(&self) -> Result<(), StoreError> {
+        if self.active_erasures.has_no_journal_stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        for team in self.ctx.store.teams().await? {
+            let may_have_email = |record: &Record| {
+                serde_json::from_str::<Erasure>(&record.json).is_ok_and(|is| is.may_have_restored_email())
+            };
+            if self.running_erasures(team.id).await?.iter().any(may_have_email) {
+                return Ok(());
+            }
+        }
+        self.stops.end_installation_stop_of(JOURNAL_AUTHOR).await?;
+        self.active_erasures.has_no_journal_stop.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn running_erasures(&self, team: TeamId) -> Result<Vec<Record>, StoreError> {

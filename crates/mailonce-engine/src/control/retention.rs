@@ -5,23 +5,17 @@ use crate::{access::settings::Retention, control::Control};
 use mailonce_core::{
     id::{InboxId, TeamId},
     inbox::message::{MessagePosition, MessageQuery},
-    outbound::email_query::EmailQuery,
     ports::store::StoreError,
     time::Time,
 };
 use std::collections::HashMap;
 
-/// How many rows one query reads.
+/// How many rows one query reads, and how many bodies one transaction deletes.
 const PAGE_SIZE: usize = 100;
-/// How far back a round looks beyond what earlier rounds have seen, in milliseconds: an email may settle long after it
-/// was accepted.
-const OVERLAP_MS: i64 = 35 * 86_400_000;
 
 /// What earlier rounds of this process have gone through.
 #[derive(Default)]
 pub(crate) struct RetentionProgress {
-    /// Until when the emails of a team were looked at.
-    emails: HashMap<TeamId, Time>,
     /// The number up to which the messages of an inbox have no bytes.
     messages: HashMap<InboxId, u64>,
 }
@@ -35,7 +29,7 @@ impl Control {
             // Nothing expires while the clock is not confirmed.
             let Some(now) = self.ctx.time.expiry_cutoff() else { return Ok(()) };
             if let Some(kept) = bodies_ms {
-                self.drop_old_bodies(team.id, now.plus(-kept), &mut progress).await?;
+                self.drop_old_bodies(team.id, now.plus(-kept)).await?;
             }
             if let Some(kept) = raw_ms {
                 self.drop_old_raw_mail(team.id, now.plus(-kept), &mut progress).await?;
@@ -44,26 +38,10 @@ impl Control {
         Ok(())
     }
 
-    /// Deletes the bodies of emails that settled by a time.
-    async fn drop_old_bodies(
-        &self,
-        team: TeamId,
-        until: Time,
-        progress: &mut RetentionProgress,
-    ) -> Result<(), StoreError> {
-        let since = progress.emails.get(&team).map(|seen| seen.plus(-OVERLAP_MS));
-        let mut query = EmailQuery { since, until: Some(until), limit: PAGE_SIZE, ..EmailQuery::default() };
-        loop {
-            let page = self.ctx.store.emails(team, query.clone()).await?;
-            for email in page.rows.iter().filter(|email| email.settled_at.is_some_and(|at| at <= until)) {
-                self.ctx.store.drop_body(team, email.id).await?;
-            }
-            query.before = page.next;
-            if page.next.is_none() {
-                progress.emails.insert(team, until);
-                return Ok(());
-            }
-        }
+    /// Deletes the bodies of emails that settled by a time, one small transaction after another.
+    async fn drop_old_bodies(&self, team: TeamId, until: Time) -> Result<(), StoreError> {
+        while self.ctx.store.drop_bodies(team, until, PAGE_SIZE).await? == PAGE_SIZE {}
+        Ok(())
     }
 
     /// Deletes the bytes of mail that was received by a time.

@@ -5,6 +5,7 @@
 
 use crate::{
     access::caller::Caller,
+    control::policy_trace::trace_refusal,
     handoff::transport_selector::SANDBOX,
     runtime::{
         context::Context,
@@ -15,9 +16,10 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
+    control::policy::{PolicyKind, PolicyStep, PolicyTrace, PolicyVerdict},
     control::stop::{
-        CreateStopResult, MAX_REASON_CHARS, MAX_RELEASE_RATE, MAX_STOPS, SendOrigin, Stop, StopAuthor, StopMode,
-        StopScope, Stops,
+        CreateStopResult, MAX_REASON_CHARS, MAX_RELEASE_RATE, MAX_STOPS, SendOrigin, Stop, StopAuthor, StopKind,
+        StopMode, StopScope, Stops,
     },
     handoff::{Handoff, HandoffState},
     id::{StopId, TeamId},
@@ -27,12 +29,16 @@ use mailonce_core::{
     problem::{Code, Problem},
 };
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// How the note of a server about a stop of the installation begins.
 pub const STOP_NOTE: &str = "the installation is stopped";
+/// How the note of a server about other stops begins.
+pub const PARTIAL_STOP_NOTE: &str = "stops keep some email from leaving";
+/// How many waiting handoffs of a stop are counted.
+pub const MAX_WAITING: usize = 100_000;
 /// How long a node uses cached stops, in milliseconds. Another node may have changed them, or a call of this node whose
 /// client went away before the cache was told.
 const CACHE_TTL_MS: i64 = 2_000;
@@ -56,10 +62,15 @@ pub struct AffectingStops([Arc<Stops>; 2]);
 impl AffectingStops {
     /// The stop that keeps an email from leaving. `None` unless some of it is waiting.
     pub fn stopping(&self, email: &Email) -> Option<StopId> {
+        self.stop_of(email).map(|stop| stop.id)
+    }
+
+    /// The same, as a whole.
+    pub(crate) fn stop_of(&self, email: &Email) -> Option<&Stop> {
         let waits = |handoff: &Handoff| matches!(handoff.state, HandoffState::Queued | HandoffState::Scheduled);
         let stop = |transport: &str| self.0.iter().find_map(|stops| stops.in_force_for(email, transport));
         let mut waiting = email.handoffs.iter().filter(|handoff| waits(handoff));
-        waiting.find_map(|handoff| stop(&handoff.transport)).map(|stop| stop.id)
+        waiting.find_map(|handoff| stop(&handoff.transport))
     }
 }
 
@@ -175,26 +186,56 @@ impl StopControl {
         match &new.scope {
             StopScope::ApiKey { team, id } => {
                 let keys = self.ctx.store.api_keys(*team).await.map_err(unavailable)?;
-                let is_known = keys.iter().any(|key| key.id == *id && key.details.on_behalf_of.is_none());
+                let is_known = keys.iter().any(|key| key.id == *id && key.is_used_by_program());
                 is_known.then_some(()).ok_or_else(|| {
-                    Problem::invalid_field("scope.api_key", format!("names no API key of the team: {id}"))
+                    let detail = format!("names no API key or connection of the team: {id}");
+                    Problem::invalid_field("scope.api_key", detail)
                 })
             }
             StopScope::Transport(name) if name != SANDBOX && self.ctx.transports.get(name).is_none() => {
-                let known: Vec<String> = self.ctx.transports.accounts().into_iter().map(|own| own.name).collect();
-                Err(Problem::invalid_field(
-                    "scope.transport",
-                    format!("names no transport of this node; it has {}", known.join(", ")),
-                ))
+                let known = self.known_transports().await.map_err(unavailable)?;
+                if known.contains(name) {
+                    return Ok(());
+                }
+                let known = known.into_iter().collect::<Vec<_>>().join(", ");
+                Err(Problem::invalid_field("scope.transport", format!("names no transport; there are {known}")))
             }
             StopScope::Installation | StopScope::Transport(_) | StopScope::Team(_) | StopScope::Inbox { .. } => Ok(()),
         }
+    }
+
+    /// The transports of this node and of others, and those that email waits for.
+    async fn known_transports(&self) -> Result<BTreeSet<String>, StoreError> {
+        let mut known: BTreeSet<String> = self.ctx.transports.accounts().into_iter().map(|own| own.name).collect();
+        known.extend(self.ctx.store.published_transports().await?);
+        known.extend(self.ctx.store.backlog().await?.waiting.into_iter().map(|(name, _)| name));
+        Ok(known)
     }
 
     /// The stops that affect the team: its own, and those of the installation and of transports. Oldest first.
     pub async fn list(&self, caller: &Caller) -> Result<Vec<Stop>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         self.visible_stops(caller).await
+    }
+
+    /// How much email waits for each of these stops: handoffs that are due, counted up to [`MAX_WAITING`].
+    pub async fn waiting(&self, stops: &[Stop]) -> Result<Vec<u64>, Problem> {
+        let ids = stops.iter().map(|stop| stop.id).collect();
+        self.ctx.store.parked_counts(ids, MAX_WAITING).await.map_err(unavailable)
+    }
+
+    /// How many stops are in force, over all teams.
+    pub async fn counts(&self) -> Result<BTreeMap<StopKind, u64>, StoreError> {
+        self.ctx.store.stop_counts().await
+    }
+
+    /// The note of a server about stops that cover less than the installation. `None` if there are none.
+    pub async fn partial_stop_note(&self) -> Result<Option<String>, StoreError> {
+        let mut counts = self.counts().await?;
+        counts.remove(&StopKind::Installation);
+        let kinds: Vec<String> =
+            counts.iter().map(|(kind, count)| format!("{count} of kind {}", kind.as_str())).collect();
+        Ok((!kinds.is_empty()).then(|| format!("{PARTIAL_STOP_NOTE}: {}; see `mailonce stops`", kinds.join(", "))))
     }
 
     async fn visible_stops(&self, caller: &Caller) -> Result<Vec<Stop>, Problem> {
@@ -207,9 +248,7 @@ impl StopControl {
 
     /// Ends a stop and releases its email in the order in which it was due, at most `rate_per_s` handoffs per second.
     pub async fn end_stop(&self, caller: &Caller, id: StopId, rate_per_s: Option<u32>) -> Result<Stop, Problem> {
-        if rate_per_s.is_some_and(|rate| rate == 0 || rate > MAX_RELEASE_RATE) {
-            return Err(Problem::invalid_field("rate_per_s", format!("must be between 1 and {MAX_RELEASE_RATE}")));
-        }
+        check_rate(rate_per_s)?;
         let missing = || Problem::new(Code::NotFound, format!("there is no stop {id}"));
         let stop = self.visible_stops(caller).await?.into_iter().find(|stop| stop.id == id).ok_or_else(missing)?;
         require_control(caller, &stop.scope)?;
@@ -217,12 +256,13 @@ impl StopControl {
     }
 
     /// Ends the stop of the installation, if there is one.
-    pub async fn resume_installation(&self, caller: &Caller) -> Result<Option<Stop>, Problem> {
+    pub async fn resume_installation(&self, caller: &Caller, rate_per_s: Option<u32>) -> Result<Option<Stop>, Problem> {
+        check_rate(rate_per_s)?;
         require_control(caller, &StopScope::Installation)?;
         let all = self.ctx.store.stops(None).await.map_err(unavailable)?;
         let in_force = |stop: &&Stop| stop.scope == StopScope::Installation && stop.is_in_force();
         let Some(stop) = all.iter().find(in_force) else { return Ok(None) };
-        self.end_stop_unchecked(stop, None).await.map_err(unavailable)
+        self.end_stop_unchecked(stop, rate_per_s).await.map_err(unavailable)
     }
 
     async fn end_stop_unchecked(&self, stop: &Stop, rate_per_s: Option<u32>) -> Result<Option<Stop>, StoreError> {
@@ -237,13 +277,19 @@ impl StopControl {
         Ok(ended)
     }
 
-    /// Refuses a new send that a stop in the mode `refuse` covers.
-    pub(crate) async fn check_stops(&self, origin: SendOrigin<'_>) -> Result<(), Problem> {
-        let stops = self.stops_of(origin.team).await.map_err(unavailable)?;
-        match stops.iter().find_map(|stops| stops.refusing(origin)) {
+    /// Refuses a new send that a stop in the mode `refuse` covers. A stop in the mode `wait` is added to the trace.
+    pub(crate) async fn check_stops(&self, origin: SendOrigin<'_>, trace: &mut PolicyTrace) -> Result<(), Problem> {
+        let stops = self.stops_of(origin.team).await.map_err(unavailable);
+        let refused = stops.as_ref().ok().and_then(|stops| stops.iter().find_map(|stops| stops.refusing(origin)));
+        let checked = match refused {
             Some(stop) => Err(stopped_problem(stop)),
-            None => Ok(()),
+            None => stops.as_ref().map(drop).map_err(Clone::clone),
+        };
+        trace_refusal(trace, PolicyKind::Stop, "stops", checked)?;
+        if let Some(stop) = stops?.iter().find_map(|stops| stops.delaying(origin)) {
+            trace.record(delayed_step(stop));
         }
+        Ok(())
     }
 
     /// The stops that affect the email of a team, for views.
@@ -296,11 +342,25 @@ impl StopControl {
     }
 }
 
+fn check_rate(rate_per_s: Option<u32>) -> Result<(), Problem> {
+    if rate_per_s.is_some_and(|rate| rate == 0 || rate > MAX_RELEASE_RATE) {
+        return Err(Problem::invalid_field("rate_per_s", format!("must be between 1 and {MAX_RELEASE_RATE}")));
+    }
+    Ok(())
+}
+
 /// The problem for a send or a claim that a stop refuses.
 pub(crate) fn stopped_problem(stop: &Stop) -> Problem {
     let reason = stop.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
     let detail = format!("{} stopped email of {}{reason}", stop.by.name, stop.scope.name());
     Problem::new(Code::Stopped, detail).with_extension("stop", stop.id.to_string())
+}
+
+/// The step of a trace that says for what an email waits.
+pub(crate) fn delayed_step(stop: &Stop) -> PolicyStep {
+    let reason = stop.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+    let why = format!("it waits, because {} stopped email of {}{reason}", stop.by.name, stop.scope.name());
+    PolicyStep::new(PolicyKind::Stop, "stops", PolicyVerdict::Flag, why)
 }
 
 /// Refuses a caller that may not create or end a stop of this scope.

@@ -137,8 +137,9 @@ impl Handoffs {
             let known = self.ctx.store.record_by_name(team, kind, &summary.from).await.map_err(unavailable)?;
             let old_state: TransportState =
                 known.as_ref().and_then(|record| serde_json::from_str(&record.json).ok()).unwrap_or_default();
-            let json =
-                transport_state_json(&TransportState { rerouted_at: Some(now), ..old_state }).map_err(unavailable)?;
+            let rerouted_to = Some(summary.to.clone());
+            let state = TransportState { rerouted_at: Some(now), rerouted_to, ..old_state };
+            let json = transport_state_json(&state).map_err(unavailable)?;
             let written = if let Some(record) = known {
                 let changed = self.ctx.store.change_record(record.edit(json), operation, now).await;
                 changed.map_err(unavailable)?.map(|changed| matches!(changed, RecordChangeResult::Changed(_)))

@@ -95,12 +95,14 @@ impl Outbound {
         let detail = self.ctx.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
         let own = detail.filter(|detail| caller.may_see_sender(&detail.email.head.from));
         let detail = own.ok_or_else(|| email_not_found(id))?;
+        let mut trace = PolicyTrace::default();
         if detail.email.resent_as.is_none() {
             let head = &detail.email.head;
             Self::check_may_send_from(caller, &head.from)?;
             let (from, inbox, transport) = (head.from.as_str(), head.inbox, head.transport.as_deref());
             let (team, api_key) = (caller.team.id, Some(caller.key.id));
-            self.control.stops.check_stops(SendOrigin { team, from, inbox, api_key, transport }).await?;
+            let origin = SendOrigin { team, from, inbox, api_key, transport };
+            self.control.stops.check_stops(origin, &mut trace).await?;
             let content = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body));
             let tags = content.map(|content| content.tags).unwrap_or_default();
             for (field, all) in [("to", &head.to), ("cc", &head.cc), ("bcc", &head.bcc)] {
@@ -118,7 +120,6 @@ impl Outbound {
                 "the stored body of this email cannot be decoded; send a new email",
             ));
         }
-        let mut trace = PolicyTrace::default();
         let (rule, holds) = self.check_resend(caller, &detail.email, &body, &mut trace).await?;
         let by = (Some(caller.key.id), caller.channel);
         let mut new_email = self.build_next_version(by, &detail.email, body.into(), envelopes, now);
@@ -129,11 +130,13 @@ impl Outbound {
         new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
         self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, &mut trace).await;
         new_email.head.policy = Some(trace);
+        let charges = new_email.guard_input.charges.clone();
         match self.ctx.store.resend(new_email, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(EmailResendResult::First(email)) => {
                 self.ctx.transports.wake_all();
                 self.ctx.escalate_if_stuck(&email).await;
-                Ok(self.resend_receipt(caller, &email, true))
+                let tightest_budget = self.control.tightest_budget(email.team, &charges).await;
+                Ok(SendReceipt { tightest_budget, ..self.resend_receipt(caller, &email, true) })
             }
             IdempotentResult::Done(EmailResendResult::Replayed(email)) => {
                 Ok(self.resend_receipt(caller, &email, false))

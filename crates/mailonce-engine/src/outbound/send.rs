@@ -2,7 +2,10 @@
 
 use crate::{
     access::caller::Caller,
-    control::policy_trace::trace_refusal,
+    control::{
+        budgets::BudgetRoom,
+        policy_trace::{decided_steps, trace_refusal},
+    },
     outbound::{
         Outbound,
         content_guard::{ComparisonSet, is_keyless_dialect_send},
@@ -319,6 +322,7 @@ impl Outbound {
             fence: None,
             resent_as: cached.resent_as,
             tightest_budget: None,
+            policy: None,
         }
     }
 
@@ -398,7 +402,7 @@ impl Outbound {
         let (team, api_key) = (caller.team.id, Some(caller.key.id));
         let inbox = self.control.inbox_of_sender(team, &from).await.map_err(unavailable)?;
         let origin = SendOrigin { team, from: &from, inbox, api_key, transport };
-        trace_refusal(trace, PolicyKind::Stop, "stops", self.control.stops.check_stops(origin).await)?;
+        self.control.stops.check_stops(origin, trace).await?;
         let checked = self.control.check_recipients(team, content).await;
         trace_refusal(trace, PolicyKind::Suppression, "suppressions", checked)?;
         self.control.check_outbound_rules(team, content, trace).await
@@ -492,6 +496,7 @@ impl Outbound {
         });
         let new_emails = self.guarded_batch(caller, &keyed_items, checks, now).await?;
         let bodies: Vec<Arc<[u8]>> = new_emails.iter().map(|new_email| Arc::clone(&new_email.body)).collect();
+        let charges = new_emails.iter().map(|new_email| new_email.guard_input.charges.clone()).collect();
         let batch = NewBatch { team: caller.team.id, operation, items: new_emails, strict };
         match self.ctx.store.accept_batch(batch, now).await.map_err(unavailable)? {
             BatchAcceptResult::Items(answers) => {
@@ -500,6 +505,8 @@ impl Outbound {
                         self.record_recent_send(caller, item, body, now);
                     }
                 }
+                let rooms = self.control.tightest_budgets(caller.team.id, charges).await;
+                let answers = answers.into_iter().zip(rooms).collect();
                 let mut receipt = self.batch_receipt(caller, (count, keyed_items), answers, faults, now).await;
                 repeated.into_iter().for_each(|(index, item)| receipt.items[index] = Some(item));
                 Ok(receipt)
@@ -599,17 +606,18 @@ impl Outbound {
         &self,
         caller: &Caller,
         (count, keyed_items): (usize, BTreeMap<usize, KeyedSend>),
-        answers: Vec<AcceptResult>,
+        answers: Vec<(AcceptResult, Option<BudgetRoom>)>,
         mut faults: Vec<(usize, Problem)>,
         now: Time,
     ) -> BatchReceipt {
         let mut items: BTreeMap<usize, SendReceipt> = BTreeMap::new();
         let mut replayed = count > faults.len();
-        for ((index, item), answer) in keyed_items.iter().zip(answers) {
+        for ((index, item), (answer, room)) in keyed_items.iter().zip(answers) {
+            let policy = answer.email().filter(|_| item.request.wants_policy).map(|email| decided_steps(caller, email));
             let answer = match answer {
                 AcceptResult::First(email) => {
                     replayed = false;
-                    Ok(self.first_receipt(caller, &email))
+                    Ok(SendReceipt { tightest_budget: room, ..self.first_receipt(caller, &email) })
                 }
                 AcceptResult::KeyBound(bound) => self.replay_bound(caller, item, bound, now),
                 AcceptResult::Identical(email) => Ok(self.replay_identical(caller, &email, now)),
@@ -617,7 +625,7 @@ impl Outbound {
             };
             match answer {
                 Ok(sent) => {
-                    items.insert(*index, sent);
+                    items.insert(*index, SendReceipt { policy, ..sent });
                 }
                 Err(problem) => faults.push((*index, problem)),
             }

@@ -1,6 +1,7 @@
 //! Send receipts: the answer that callers get to a send.
 
 use mailonce_core::{
+    control::policy::PolicyStep,
     id::{EmailId, TeamId, ThreadId},
     key::InstallSecret,
     outbound::{
@@ -51,6 +52,8 @@ pub struct SendReceipt {
     pub resent_as: Option<EmailId>,
     /// Of the budgets that the email counts against, the one with the least room. `None` for a repeated call.
     pub tightest_budget: Option<BudgetRoom>,
+    /// What each check decided, for an item of a batch that asked for it.
+    pub policy: Option<Vec<PolicyStep>>,
 }
 
 /// The Message-ID of an email.

@@ -2,7 +2,7 @@
 
 use crate::{
     access::caller::Caller,
-    control::policy_trace::decided_steps,
+    control::{policy_trace::decided_steps, stops::delayed_step},
     outbound::{
         Outbound,
         keyed_send::{KeyedSend, SendRequest, differences, identify_send},
@@ -18,7 +18,7 @@ use mailonce_core::{
     outbound::{
         accept::AcceptResult,
         email::Email,
-        policy_trace::{PolicyStep, PolicyTrace},
+        policy_trace::{PolicyKind, PolicyStep, PolicyTrace},
     },
     problem::{Code, Problem},
 };
@@ -26,7 +26,7 @@ use mailonce_core::{
 /// What would happen to a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulatedOutcome {
-    /// It would be accepted and leave.
+    /// It would be accepted and leave, unless a step of the trace says that a stop makes it wait.
     Accept,
     /// It would be answered with the email that its key has.
     Replay,
@@ -82,7 +82,15 @@ impl Outbound {
         match self.ctx.store.simulate_accept(*new_email, now).await.map_err(unavailable)? {
             AcceptResult::First(email) => {
                 let outcome = if email.holds.is_empty() { SimulatedOutcome::Accept } else { SimulatedOutcome::Hold };
-                Ok(Simulation { outcome, policy: decided_steps(caller, &email), email: None, problem: None })
+                let mut policy = decided_steps(caller, &email);
+                // The transport was selected after the stops were checked.
+                let stops = self.control.stops.stops_affecting(caller.team.id).await?;
+                if let Some(stop) = stops.stop_of(&email)
+                    && let Some(step) = policy.iter_mut().find(|step| step.kind == PolicyKind::Stop)
+                {
+                    *step = delayed_step(stop);
+                }
+                Ok(Simulation { outcome, policy, email: None, problem: None })
             }
             // Another call bound the key in the meantime.
             AcceptResult::KeyBound(bound) => Ok(match email_of_binding(&keyed, bound) {

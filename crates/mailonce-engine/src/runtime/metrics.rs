@@ -1,6 +1,7 @@
 //! Metrics for operators. Label values come from closed sets, never from addresses, keys or ids.
 
 use mailonce_core::{
+    control::stop::StopKind,
     events::{
         endpoint::{EndpointGauge, EndpointState},
         notice::{WebhookError, WebhookVerdict},
@@ -21,7 +22,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::{Registry, Unit},
 };
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use crate::{
     handoff::transport_selector::{OrphanedTransport, TransportStatus},
@@ -571,6 +572,15 @@ pub(crate) fn render_endpoint_metrics(text: &mut String, gauges: &[EndpointGauge
     for state in EndpointState::ALL {
         let count = gauges.iter().filter(|gauge| gauge.state == *state).count();
         writeln!(text, "mailonce_endpoints{{state=\"{}\"}} {count}", state.as_str()).ok();
+    }
+}
+
+/// The stops that are in force, over all teams.
+pub(crate) fn render_stop_metrics(text: &mut String, counts: &BTreeMap<StopKind, u64>) {
+    writeln!(text, "# HELP mailonce_stops Stops that keep email from leaving.\n# TYPE mailonce_stops gauge").ok();
+    for kind in StopKind::ALL {
+        let count = counts.get(kind).copied().unwrap_or_default();
+        writeln!(text, "mailonce_stops{{scope=\"{}\"}} {count}", kind.as_str()).ok();
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0019_templates.sql"),
     include_str!("../../migrations/postgres/0020_claim_payloads.sql"),
     include_str!("../../migrations/postgres/0021_oauth_clients.sql"),
+    include_str!("../../migrations/postgres/0022_due_bodies.sql"),
 ];
 
 /// Serializes the migrations of nodes that start together.

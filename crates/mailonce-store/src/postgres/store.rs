@@ -135,6 +135,10 @@ impl Store for Postgres {
         into_store_result(call_until_final!(handoffs::publish_transports(&self.shared, mine)))
     }
 
+    async fn published_transports(&self) -> Result<Vec<String>> {
+        when_durable!(self, handoffs::published_transports(&self.shared).await)
+    }
+
     async fn orphan_backlogs(&self, known: &[String], _now: Time) -> Result<Vec<OrphanBacklog>> {
         into_store_result(call_until_final!(handoffs::orphan_backlogs(&self.shared, known)))
     }

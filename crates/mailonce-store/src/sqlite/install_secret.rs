@@ -57,7 +57,7 @@ impl Sqlite {
         let settings = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 5000";
         conn.execute_batch(settings).map_err(store_error)?;
         open_secret(&mut conn, keeper)?;
-        Ok(truncate_wal(&conn).is_ok())
+        Ok(truncate_wal(&conn, WAL_TRUNCATE_TIMEOUT).is_ok())
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn open_secret(conn: &mut Connection, keeper: &dyn SecretKeeper) -> R
 /// backup cannot keep a server from starting.
 pub(crate) fn purge_plain_secret(conn: &Connection) -> Result<()> {
     if matches!(read_secret(conn)?, Some(StoredSecret::Wrapped(_)))
-        && let Err(error) = truncate_wal(conn)
+        && let Err(error) = truncate_wal(conn, WAL_TRUNCATE_TIMEOUT)
     {
         tracing::warn!(%error, "the log may hold an old form of the install secret; the next start tries again");
     }
@@ -108,9 +108,9 @@ fn write_secret(conn: &Connection, secret: &StoredSecret) -> Result<()> {
     conn.execute(sql, params![plain, wrapped]).map(drop).map_err(store_error)
 }
 
-/// Checkpoints the WAL and truncates it to zero bytes.
+/// Checkpoints the WAL and truncates it to zero bytes. Fails when somebody still reads it after `timeout`.
 #[expect(clippy::disallowed_methods, reason = "it runs before anything else, or on the writer's own thread")]
-pub(crate) fn truncate_wal(conn: &Connection) -> Result<()> {
+pub(crate) fn truncate_wal(conn: &Connection, timeout: Duration) -> Result<()> {
     let began = Instant::now();
     loop {
         let busy =
@@ -118,7 +118,7 @@ pub(crate) fn truncate_wal(conn: &Connection) -> Result<()> {
         match busy {
             Ok(false) => return Ok(()),
             Err(error @ StoreError::Corrupt(_)) => return Err(error),
-            Ok(true) | Err(_) if began.elapsed() < WAL_TRUNCATE_TIMEOUT => std::thread::sleep(WAL_TRUNCATE_RETRY_PAUSE),
+            Ok(true) | Err(_) if began.elapsed() < timeout => std::thread::sleep(WAL_TRUNCATE_RETRY_PAUSE),
             Ok(true) => return Err(unreachable_error("somebody reads the ledger")),
             Err(error) => return Err(error),
         }

@@ -13,7 +13,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 use super::install_secret;
 
 /// Migrations in order. A released migration never changes.
-pub(crate) const MIGRATIONS: [&str; 20] = [
+pub(crate) const MIGRATIONS: [&str; 21] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
@@ -34,6 +34,7 @@ pub(crate) const MIGRATIONS: [&str; 20] = [
     include_str!("../../migrations/sqlite/0018_templates.sql"),
     include_str!("../../migrations/sqlite/0019_claim_payloads.sql"),
     include_str!("../../migrations/sqlite/0020_oauth_clients.sql"),
+    include_str!("../../migrations/sqlite/0021_due_bodies.sql"),
 ];
 
 /// The schema version that this binary writes.

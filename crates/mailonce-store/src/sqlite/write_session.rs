@@ -20,6 +20,7 @@ use std::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -30,6 +31,11 @@ use crate::sqlite::{
     install_secret,
     outbound::accept_statements::AcceptStatements,
 };
+
+/// How long the log may be in use by readers before its truncation fails.
+const TRUNCATE_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long other statements wait for a lock, as the writer's connection is opened.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maps team ids to the small integers that stand for them in the database, and back.
 #[derive(Default)]
@@ -271,14 +277,21 @@ impl<'c> WriteSession<'c> {
         answer
     }
 
-    /// Rewrites the file and empties the log. Must not run in a transaction.
+    /// Rewrites the file. Must not run in a transaction.
     pub(crate) fn rewrite_file(&self) -> Result<()> {
         // The copy is as large as the ledger, which may not fit into memory.
         self.conn.execute_batch("PRAGMA temp_store = FILE").map_err(store_error)?;
         let rewritten = self.conn.execute_batch("VACUUM").map_err(store_error);
         self.conn.execute_batch("PRAGMA temp_store = MEMORY").map_err(store_error)?;
-        rewritten?;
-        install_secret::truncate_wal(self.conn)
+        rewritten
+    }
+
+    /// Empties the log. Must not run in a transaction. Accepts wait meanwhile, so it gives up soon when somebody reads.
+    pub(crate) fn truncate_log(&self) -> Result<()> {
+        self.conn.busy_timeout(TRUNCATE_TIMEOUT).map_err(store_error)?;
+        let truncated = install_secret::truncate_wal(self.conn, Duration::ZERO);
+        self.conn.busy_timeout(BUSY_TIMEOUT).map_err(store_error)?;
+        truncated
     }
 
     /// Runs a job in a savepoint, so that its failure undoes only its own changes.

@@ -61,8 +61,8 @@ struct QueuedJob {
 struct Queues {
     accepts: VecDeque<QueuedJob>,
     others: VecDeque<QueuedJob>,
-    /// Callers who wait until the file was rewritten.
-    rewrites: Vec<oneshot::Sender<Result<()>>>,
+    /// Jobs on the file itself, with the callers who wait for them.
+    file_jobs: Vec<(FileJob, oneshot::Sender<Result<()>>)>,
     /// Whether the writer thread sleeps. Callers wake it only then, because waking costs a system call.
     is_asleep: bool,
     is_closed: bool,
@@ -76,6 +76,16 @@ pub(crate) struct Writer {
     ready: Condvar,
     permits: Arc<Semaphore>,
     gauges: Mutex<Gauges>,
+}
+
+/// A job on the file itself, outside of a transaction. Other jobs wait meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileJob {
+    /// Rewrites the whole file, so that it holds nothing but the current rows. Pages that were split or moved before have
+    /// copies of old rows, which nothing else finds.
+    Rewrite,
+    /// Empties the log. Fails soon while somebody reads.
+    TruncateLog,
 }
 
 /// Which queue a job goes to. Accepts run before all others.
@@ -142,9 +152,8 @@ impl Writer {
         }
     }
 
-    /// Rewrites the whole file, so that it holds nothing but the current rows, and empties the log. Pages that were
-    /// split or moved before have copies of old rows, which nothing else finds. Other jobs wait meanwhile.
-    pub(crate) async fn rewrite_file(&self) -> Result<()> {
+    /// Runs a job on the file itself. Callers who wait for the same job share it.
+    pub(crate) async fn run_file_job(&self, job: FileJob) -> Result<()> {
         let (tell, told) = oneshot::channel();
         {
             let mut queues = self.lock();
@@ -154,7 +163,7 @@ impl Writer {
             if queues.is_closed {
                 return Err(closing_error());
             }
-            queues.rewrites.push(tell);
+            queues.file_jobs.push((job, tell));
         }
         self.ready.notify_one();
         told.await.unwrap_or_else(|_dropped| Err(closing_error()))
@@ -186,13 +195,13 @@ impl Writer {
         queues.failure = Some(error);
         queues.accepts.clear();
         queues.others.clear();
-        queues.rewrites.clear();
+        queues.file_jobs.clear();
     }
 
     /// The loop of the writer thread: take a group, run it, commit, reply.
     pub(crate) fn run_loop(&self, mut ledger: WriteSession<'_>) {
         while let Some(group) = self.next_group() {
-            self.run_rewrites(&ledger);
+            self.run_file_jobs(&ledger);
             let size = group.len();
             if size == 0 {
                 continue;
@@ -220,18 +229,24 @@ impl Writer {
         }
     }
 
-    fn run_rewrites(&self, ledger: &WriteSession<'_>) {
-        let waiting = std::mem::take(&mut self.lock().rewrites);
-        if waiting.is_empty() {
-            return;
+    fn run_file_jobs(&self, ledger: &WriteSession<'_>) {
+        let mut waiting = std::mem::take(&mut self.lock().file_jobs);
+        for job in [FileJob::Rewrite, FileJob::TruncateLog] {
+            let callers: Vec<_> = waiting.extract_if(.., |(wanted, _)| *wanted == job).collect();
+            if callers.is_empty() {
+                continue;
+            }
+            let result = match job {
+                FileJob::Rewrite => ledger.rewrite_file(),
+                FileJob::TruncateLog => ledger.truncate_log(),
+            };
+            callers.into_iter().for_each(|(_, tell)| drop(tell.send(result.clone())));
         }
-        let rewritten = ledger.rewrite_file();
-        waiting.into_iter().for_each(|tell| drop(tell.send(rewritten.clone())));
     }
 
     fn next_group(&self) -> Option<Vec<QueuedJob>> {
         let mut queues = self.lock();
-        while queues.accepts.is_empty() && queues.others.is_empty() && queues.rewrites.is_empty() {
+        while queues.accepts.is_empty() && queues.others.is_empty() && queues.file_jobs.is_empty() {
             if queues.is_closed {
                 return None;
             }

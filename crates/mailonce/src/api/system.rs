@@ -73,6 +73,7 @@ pub(super) async fn readyz(State(app): State<App>) -> ApiResult {
     if app.engine.control.stops.is_installation_stopped().await.map_err(unavailable)? {
         health.notes.push(format!("{STOP_NOTE}: no email leaves until `mailonce resume`"));
     }
+    health.notes.extend(app.engine.control.stops.partial_stop_note().await.map_err(unavailable)?);
     for orphaned in app.engine.handoffs.orphaned_transports() {
         let (name, waiting, unknown) = (orphaned.name, orphaned.waiting, orphaned.unknown);
         health.notes.push(format!(

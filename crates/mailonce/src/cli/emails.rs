@@ -140,7 +140,11 @@ async fn list(out: &Printer, args: ListEmailsArgs) -> anyhow::Result<()> {
         vec![("state", args.state), ("to", args.to), ("key", args.key), ("since", args.since), ("until", args.until)];
     let page = fetch_list(&CliClient::find(&args.reach)?, "/v1/emails", filters, &args.page).await?;
     show_list(out, &page, &["id", "state", "accepted", "~to", "~subject", "duplicates"], |email| {
-        ["id", "state", "created_at", "to", "subject", "suppressed"].map(|name| field_text(email, name)).to_vec()
+        let mut row = ["id", "state", "created_at", "to", "subject", "suppressed"].map(|name| field_text(email, name));
+        if email["stopped_by"].is_string() {
+            row[1].push_str(" (stopped)");
+        }
+        row.to_vec()
     });
     Ok(())
 }
@@ -180,7 +184,9 @@ fn show(out: &Printer, email: &Value) {
         "version",
         "suppressed",
     ];
-    super::inbox::show(out, email, FIELDS);
+    let stopped = email["stopped_by"].is_string().then_some("stopped_by");
+    let fields: Vec<&str> = FIELDS.iter().copied().chain(stopped).collect();
+    super::inbox::show(out, email, &fields);
     if !out.is_json() {
         out.print_line("");
         timeline(out, email);

@@ -42,9 +42,16 @@ pub(super) async fn run(out: &Printer, verb: PolicyVerb) -> anyhow::Result<ExitC
     })
 }
 
+/// Whether a stop in the mode `wait` covers the email.
+fn is_stopped(answer: &Value) -> bool {
+    let mut steps = answer["policy"].as_array().into_iter().flatten();
+    steps.any(|step| step["kind"] == "stop" && step["verdict"] == "flag")
+}
+
 fn show(out: &Printer, answer: &Value) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let would = match answer["would"].as_str().unwrap_or_default() {
+        "accept" if is_stopped(answer) => out.yellow("It would be accepted, and wait until a stop ends."),
         "accept" => out.green("It would be accepted and leave."),
         "hold" => out.yellow("It would be accepted and held."),
         "replay" => format!("It would be answered with email {}, and nothing would be sent.", text(&answer["email"])),

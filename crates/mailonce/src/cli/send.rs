@@ -150,10 +150,11 @@ pub(super) async fn finish(
     Ok(match args.wait {
         Some(limit) if is_in_flight(&receipt) => {
             let state = receipt["state"].as_str().unwrap_or_default();
-            print_stderr(&format!(
-                "mailonce: still {state} after {} s; the server keeps working on it",
-                limit.as_secs_f64()
-            ));
+            let next = match receipt["stopped_by"].as_str() {
+                Some(stop) => format!("stop {stop} keeps it from leaving; see `mailonce stops`"),
+                None => "the server keeps working on it".to_owned(),
+            };
+            print_stderr(&format!("mailonce: still {state} after {} s; {next}", limit.as_secs_f64()));
             ExitCode::from(exit::IN_FLIGHT)
         }
         _ => ExitCode::from(exit_code(&receipt)),
@@ -175,6 +176,10 @@ async fn wait_until_final(client: &CliClient, receipt: &mut Value, limit: Durati
         let email = client.get(&format!("/v1/emails/{}", percent_encode(&id))).await?;
         for name in ["state", "rev"] {
             receipt[name] = email[name].clone();
+        }
+        match email["stopped_by"].as_str() {
+            Some(stop) => receipt["stopped_by"] = json!(stop),
+            None => _ = receipt.as_object_mut().and_then(|receipt| receipt.remove("stopped_by")),
         }
     }
     if let Some(next) = receipt["state"].as_str().and_then(next_of_final) {
@@ -210,6 +215,9 @@ pub(super) fn show_result(out: &Printer, receipt: &Value) {
     ];
     if let Some(guard) = receipt["guard"].as_str() {
         facts.insert(2, ("guard", guard.to_owned()));
+    }
+    if let Some(stop) = receipt["stopped_by"].as_str() {
+        facts.push(("stopped_by", stop.to_owned()));
     }
     // `next` tells the user to pass it on.
     let token = receipt["distinct_token"].as_str();

@@ -106,9 +106,9 @@ async fn create_stop(
 pub(super) async fn stops(out: &Printer, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
     let page = CliClient::find(reach)?.get("/v1/stops").await?;
     let text = |stop: &Value, name: &str| stop[name].as_str().unwrap_or_default().to_owned();
-    show_rows(out, &page, &["id", "scope", "mode", "state", "by", "reason"], |stop| {
-        let scope = scope_text(&stop["scope"]);
-        vec![text(stop, "id"), scope, text(stop, "mode"), text(stop, "state"), text(stop, "by"), text(stop, "reason")]
+    show_rows(out, &page, &["id", "scope", "mode", "state", "waiting", "by", "reason"], |stop| {
+        let [id, mode, state, by, reason] = ["id", "mode", "state", "by", "reason"].map(|name| text(stop, name));
+        vec![id, scope_text(&stop["scope"]), mode, state, stop["waiting"].to_string(), by, reason]
     });
     Ok(ExitCode::SUCCESS)
 }

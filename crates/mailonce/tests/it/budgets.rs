@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
+    binary::{CliFixture, SpawnedServer, send_args},
     call::{delete, patch, post},
     world::{World, mail, mail_with},
 };
@@ -546,4 +547,36 @@ mod reschedules {
             world.call(send()).await.expect_status(200);
         }
     }
+}
+
+/// A call of a server, with its own API key.
+async fn call_server(server: &SpawnedServer, method: &str, path: &str, body: &Value) -> Value {
+    let key = format!("Bearer {}", server.api_key);
+    let headers = [("Authorization", key.as_str()), ("Content-Type", "application/json")];
+    let (status, answer) = server.call(method, path, &headers, &body.to_string()).await;
+    assert!(status < 300, "{status} {answer}");
+    answer
+}
+
+#[tokio::test]
+async fn a_server_releases_held_email_by_itself() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    let body = json!({ "name": "all", "scope": { "team": true }, "measure": "mails", "per": "day", "limit": 0, "at_limit": "hold" });
+    let budget = call_server(&server, "POST", "/v1/budgets", &body).await;
+    let held = cli.run(&send_args("1", "x")).await.json();
+    assert_eq!((&held["state"], &held["holds"]), (&json!("held"), &json!(["budget"])));
+    let path = format!("/v1/budgets/{}", budget["id"].as_str().unwrap());
+    call_server(&server, "PATCH", &path, &json!({ "rev": budget["rev"], "limit": 1 })).await;
+    let path = format!("/v1/emails/{}", held["id"].as_str().unwrap());
+    let mut state = Value::Null;
+    for _ in 0..100 {
+        state = call_server(&server, "GET", &path, &json!({})).await["state"].clone();
+        if state == "sent" {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert_eq!(state, "sent");
+    server.terminate().await;
 }

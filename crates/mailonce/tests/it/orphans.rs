@@ -141,6 +141,8 @@ over_every_engine! {
         world.call(post("/v1/transports/new/reroute").json(&json!({ "to": "new" }))).await.expect_status(422);
         let first = world.call(reroute("api").key("move")).await.expect_status(200).body;
         assert_eq!(first, json!({ "from": "relay", "to": "api", "moved": 3, "not_moved": 1, "has_more": false }));
+        let acts = world.get("/v1/audit?limit=100&action=transport.rerouted").await.expect_status(200).rows();
+        assert_eq!(acts[0]["after"]["rerouted_to"], "api", "{acts:?}");
         assert_eq!(world.call(reroute("api").key("move")).await.expect_status(200).body, first, "a replay gets the first response");
         world.call(reroute("new").key("move")).await.expect_status(422);
         assert_eq!(world.call(reroute("api")).await.expect_status(200).body["moved"], 0);

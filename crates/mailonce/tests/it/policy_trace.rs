@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    call::{TestResponse, patch, post},
+    call::{TestResponse, delete, patch, post},
     world::{World, mail, mail_with, mail_with_intent},
 };
 
@@ -146,6 +146,42 @@ over_every_engine! {
         let full = simulate(&world, &mail()).await;
         assert_eq!((&full["would"], &full["problem"]["code"]), (&json!("refuse"), &json!("quota_exceeded")));
         assert_eq!(findings(&full["policy"]), ["budget daily refuse"]);
+    }
+
+    async fn a_stop_for_which_an_email_waits_is_in_its_trace(world) {
+        for scope in [json!({ "team": true }), json!({ "transport": "sandbox" })] {
+            let body = json!({ "scope": scope, "reason": "wrong prices" });
+            let stop = world.post("/v1/stops", &body).await.expect_status(201).string_field("id");
+            let simulated = simulate(&world, &mail()).await;
+            assert_eq!((simulated["would"].as_str(), findings(&simulated["policy"])), (Some("accept"), vec!["stop stops flag".to_owned()]));
+            assert!(simulated.text.contains("wrong prices"), "{}", simulated.text);
+            world.call(delete(&format!("/v1/stops/{stop}"))).await.expect_status(200);
+            world.engine.handoffs.release_stopped().await;
+        }
+        world.post("/v1/stops", &json!({ "scope": { "team": true } })).await.expect_status(201);
+        let sent = send_traced(&world, "1", &mail()).await.expect_status(202);
+        assert_eq!(findings(&sent["policy"]), ["stop stops flag"]);
+    }
+
+    async fn batches_and_resends_show_their_trace_and_budget_when_asked(world) {
+        let id = world.post("/v1/budgets", &budget("daily", 9, "hold")).await.expect_status(201).string_field("id");
+        world.post("/v1/rules", &rule("offers", "offer", "approve", "enforce")).await.expect_status(201);
+        let items = json!([mail(), mail_with(json!({ "subject": "an offer" }))]);
+        let batch = |wants: &str| post("/v1/emails/batch").key("b").header("prefer", wants).json(&items);
+        let sent = world.call(batch("policy-trace")).await.expect_status(202);
+        assert!(findings(&sent["data"][0]["policy"]).is_empty(), "{}", sent.text);
+        assert_eq!(findings(&sent["data"][1]["policy"]), ["rule offers hold"]);
+        let room = &sent["data"][0]["tightest_budget"];
+        assert_eq!((&room["id"], &room["remaining"]), (&json!(id), &json!(8)), "held email does not count: {}", sent.text);
+        let replayed = world.call(batch("policy-trace")).await.expect_status(200);
+        assert_eq!(replayed["data"][1]["policy"], sent["data"][1]["policy"]);
+        let plain = world.call(batch("respond-async")).await.expect_status(200);
+        assert!(!plain.text.contains("policy"), "{}", plain.text);
+
+        world.hand_off_due().await;
+        let path = format!("/v1/emails/{}/resend", sent["data"][0]["id"].as_str().unwrap());
+        let resent = world.call(post(&path).header("prefer", "policy-trace").json(&json!({}))).await.expect_status(202);
+        assert_eq!((&resent["tightest_budget"]["remaining"], names(&resent["policy"]).contains(&"daily")), (&json!(7), true), "{}", resent.text);
     }
 
     async fn a_rule_that_observes_records_and_does_nothing(world) {

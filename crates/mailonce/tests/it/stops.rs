@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::{
+    binary::{CliFixture, send_args},
     call::{delete, get, post},
+    oauth::create_connection,
     world::{World, mail, mail_with},
 };
 
@@ -95,6 +97,35 @@ over_memory_and_sqlite! {
         assert_eq!(state_of(&world, &other).await.0, "sent");
     }
 
+    async fn stops_below_the_installation_are_in_sight(world) {
+        send(&world, "1", &mail()).await;
+        stop(&world, json!({ "team": true })).await;
+        world.hand_off_due().await;
+        let listed = world.get("/v1/stops").await.expect_status(200).rows();
+        assert_eq!(listed[0]["waiting"], 1, "{listed:?}");
+        let warnings = world.get("/readyz").await.expect_status(200)["warnings"].to_string();
+        assert!(warnings.contains("stops keep some email from leaving: 1 of kind team"), "{warnings}");
+        let metrics = world.get("/metrics").await.expect_status(200).text;
+        assert!(metrics.contains("mailonce_stops{scope=\"team\"} 1"), "{metrics}");
+    }
+
+    async fn the_hand_off_resumes_at_a_rate(world) {
+        world.post("/v1/handoff/pause", &json!({})).await.expect_status(200);
+        for rate in [json!(0), json!(10_001), json!("many")] {
+            let answer = world.post("/v1/handoff/resume", &json!({ "rate_per_s": rate })).await;
+            assert!(matches!(answer.status, 400 | 422), "{rate}: {}", answer.text);
+        }
+        world.post("/v1/handoff/resume", &json!({ "rate_per_s": 5 })).await.expect_status(200);
+        assert_eq!(world.get("/v1/stops").await.expect_status(200).rows()[0]["state"], "releasing");
+    }
+
+    async fn a_connected_client_is_stopped_and_limited_like_an_api_key(world) {
+        let connection = create_connection(&world).await;
+        stop(&world, json!({ "api_key": connection })).await;
+        let budget = json!({ "name": "agent", "scope": { "api_key": connection }, "measure": "mails", "per": "day", "limit": 1 });
+        world.post("/v1/budgets", &budget).await.expect_status(201);
+    }
+
     async fn pause_and_resume_are_the_stop_of_the_installation(world) {
         let paused = world.post("/v1/handoff/pause", &json!({})).await.expect_status(200);
         assert_eq!(paused["state"], "paused");
@@ -166,4 +197,24 @@ over_memory_and_sqlite! {
         let events = world.events().await;
         assert!(events.iter().any(|event| event["type"] == "stop.created"), "{events:?}");
     }
+}
+
+#[tokio::test]
+async fn the_command_line_shows_what_is_stopped() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    let stop = cli.run(&["stop", "--team", "--reason", "a test"]).await.expect_exit(0).json();
+    let stop = stop["id"].as_str().unwrap();
+    let tried = cli.run(&["policy", "try", "--plain", "--from", "a@x.test", "--to", "b@x.test"]).await.expect_exit(0);
+    assert!(tried.stdout.contains("wait until a stop ends"), "{tried:?}");
+    let waited = cli.run(&[&send_args("1", "x")[..], &["--plain", "--wait", "1"]].concat()).await.expect_exit(4);
+    assert!(waited.stdout.contains("stopped_by") && waited.stderr.contains(stop), "{waited:?}");
+    let listed = cli.run(&["emails", "list", "--plain"]).await.expect_exit(0);
+    assert!(listed.stdout.contains("queued (stopped)"), "{listed:?}");
+    let id = cli.run(&["emails", "list"]).await.json()["data"][0]["id"].as_str().unwrap().to_owned();
+    let shown = cli.run(&["emails", "show", "--plain", &id]).await.expect_exit(0);
+    assert!(shown.stdout.contains(stop), "{shown:?}");
+    let checked = cli.run(&["doctor", "--plain"]).await;
+    assert!(checked.stdout.contains("stops keep some email from leaving: 1 of kind team"), "{checked:?}");
+    server.terminate().await;
 }

@@ -378,7 +378,7 @@ fn allowed_fields(kind: RecordKind) -> Option<&'static [&'static str]> {
         RecordKind::Budget => {
             &["scope", "scope.inbox", "scope.api_key", "measure", "per", "limit", "at_limit", "enabled"]
         }
-        RecordKind::Transport => &["rerouted_at"],
+        RecordKind::Transport => &["rerouted_at", "rerouted_to"],
         RecordKind::Person => &["role", "operator", "signed_out_at"],
         RecordKind::NotificationTarget => &["kind"],
         RecordKind::Poll

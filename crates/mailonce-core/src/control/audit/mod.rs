@@ -12,6 +12,8 @@ pub mod act;
 pub mod chain;
 
 use serde_json::json;
+use std::collections::BTreeSet;
+use uuid::Uuid;
 
 use crate::{
     access::call_origin::{Actor, Alias},
@@ -63,6 +65,33 @@ pub struct AuditEntry {
     pub content: NewAuditEntry,
     /// The hash of the entry before it.
     pub prev: [u8; 32],
+}
+
+/// A name outside of the chain that entries may use, by its id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UsedName {
+    /// The id, as `kind/id`.
+    pub id: String,
+}
+
+impl UsedName {
+    /// The names that these entries use.
+    pub fn of_rows<'a>(rows: impl IntoIterator<Item = &'a AuditRow>) -> BTreeSet<Self> {
+        let entries = rows.into_iter().filter_map(|row| AuditEntry::decode(&row.entry));
+        entries.flat_map(|entry| [entry.content.about, entry.content.from]).map(|id| Self { id }).collect()
+    }
+
+    /// What every entry contains that uses the name. An actor is in an entry without its kind.
+    pub fn needle(&self) -> &str {
+        self.id.split_once('/').map_or(&self.id, |(_, id)| id)
+    }
+
+    /// The record of somebody who acts. Its name is kept as long as the record, because only the entries about the record
+    /// bring the name.
+    pub fn actor_record(&self) -> Option<Uuid> {
+        let (kind, id) = self.id.split_once('/')?;
+        matches!(kind, "person" | "notification_target").then(|| id.parse().ok()).flatten()
+    }
 }
 
 /// The ends of a chain.

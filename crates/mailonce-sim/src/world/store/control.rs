@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     control::{
         contact::ContactHash,
-        stop::{CreateStopResult, Stop},
+        stop::{CreateStopResult, Stop, StopKind},
     },
     id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
@@ -13,6 +13,7 @@ use mailonce_core::{
     ports::{control_store::ControlStore, store::Result},
     time::Time,
 };
+use std::collections::BTreeMap;
 
 /// Each method goes through the faulty network.
 #[async_trait]
@@ -28,6 +29,14 @@ impl ControlStore for FaultyStore {
 
     async fn stops(&self, team: Option<TeamId>) -> Result<Vec<Stop>> {
         self.call_with_faults("stops", false, self.inner.stops(team)).await
+    }
+
+    async fn stop_counts(&self) -> Result<BTreeMap<StopKind, u64>> {
+        self.call_with_faults("stop_counts", false, self.inner.stop_counts()).await
+    }
+
+    async fn parked_counts(&self, stops: Vec<StopId>, max: usize) -> Result<Vec<u64>> {
+        self.call_with_faults("parked_counts", false, self.inner.parked_counts(stops, max)).await
     }
 
     async fn end_stop(

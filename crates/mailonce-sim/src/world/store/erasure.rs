@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::Alias,
     control::erasure::AddressEraser,
-    id::{DeliveryId, EmailId, MessageId, TeamId, ThreadId},
+    id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     ports::{
         erasure_store::{EraseEmailResult, ErasureStore},
         store::Result,
@@ -26,12 +26,20 @@ impl ErasureStore for FaultyStore {
         self.call_with_faults("erase_message", true, self.inner.erase_message(team, id, now)).await
     }
 
+    async fn redact_thread(&self, eraser: &AddressEraser, id: ThreadId) -> Result<bool> {
+        self.call_with_faults("redact_thread", true, self.inner.redact_thread(eraser, id)).await
+    }
+
+    async fn redact_consumers(&self, eraser: &AddressEraser, inbox: InboxId, message: MessageId) -> Result<usize> {
+        self.call_with_faults("redact_consumers", true, self.inner.redact_consumers(eraser, inbox, message)).await
+    }
+
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {
         self.call_with_faults("remove_thread", true, self.inner.remove_thread(team, id, now)).await
     }
 
-    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool> {
-        self.call_with_faults("drop_body", true, self.inner.drop_body(team, id)).await
+    async fn drop_bodies(&self, team: TeamId, settled_by: Time, max: usize) -> Result<usize> {
+        self.call_with_faults("drop_bodies", true, self.inner.drop_bodies(team, settled_by, max)).await
     }
 
     async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
@@ -44,6 +52,10 @@ impl ErasureStore for FaultyStore {
 
     async fn remove_delivery(&self, team: TeamId, id: DeliveryId) -> Result<bool> {
         self.call_with_faults("remove_delivery", true, self.inner.remove_delivery(team, id)).await
+    }
+
+    async fn has_removed_inboxes(&self, team: TeamId) -> Result<bool> {
+        self.call_with_faults("has_removed_inboxes", false, self.inner.has_removed_inboxes(team)).await
     }
 
     async fn replace_record(&self, record: &Record) -> Result<bool> {
@@ -64,5 +76,9 @@ impl ErasureStore for FaultyStore {
 
     async fn overwrite_freed_storage(&self) -> Result<()> {
         self.call_with_faults("overwrite_freed_storage", false, self.inner.overwrite_freed_storage()).await
+    }
+
+    async fn truncate_log(&self) -> Result<()> {
+        self.call_with_faults("truncate_log", false, self.inner.truncate_log()).await
     }
 }

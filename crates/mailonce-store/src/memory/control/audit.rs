@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::{Alias, CallOrigin},
     control::audit::{
-        AuditPage, ChainEnds,
+        AuditPage, ChainEnds, UsedName,
         act::Act,
         chain::{self, AuditRow},
         wants_events,
@@ -16,6 +16,7 @@ use mailonce_core::{
     time::Time,
 };
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 use crate::memory::{Memory, Tables};
 
@@ -64,12 +65,22 @@ impl AuditTables {
         ours.take(limit).map(|((_, id), name)| Alias { id: id.clone(), name: name.clone() }).collect()
     }
 
-    fn prune(&mut self, team: TeamId, cutoff: Time, max: usize) -> usize {
+    /// Removes old entries, and the names that no entry uses any more. `has_record` says whether a record exists.
+    fn prune(&mut self, team: TeamId, cutoff: Time, max: usize, has_record: impl Fn(Uuid) -> bool) -> usize {
         let Some(chain) = self.chains.get_mut(&team) else { return 0 };
         let is_old = |row: &&AuditRow| row.at().is_some_and(|at| at < cutoff);
         let count = chain.rows.iter().take(max).take_while(is_old).count();
-        if let Some(last) = chain.rows.drain(..count).next_back() {
+        let old: Vec<AuditRow> = chain.rows.drain(..count).collect();
+        if let Some(last) = old.last() {
             chain.ends = ChainEnds { start: last.link(), ..chain.ends };
+        }
+        for name in UsedName::of_rows(&old) {
+            let needle = name.needle().as_bytes();
+            let is_used =
+                chain.rows.iter().any(|row| row.entry.windows(needle.len().max(1)).any(|part| part == needle));
+            if !is_used && !name.actor_record().is_some_and(&has_record) {
+                self.names.remove(&(team, name.id));
+            }
         }
         count
     }
@@ -109,6 +120,9 @@ impl AuditStore for Memory {
     }
 
     async fn prune_audit(&self, team: TeamId, cutoff: Time, max: usize) -> Result<usize> {
-        Ok(self.lock_tables().control.audit.prune(team, cutoff, max))
+        let mut tables = self.lock_tables();
+        let control = &mut tables.control;
+        let records = &control.records;
+        Ok(control.audit.prune(team, cutoff, max, |id| records.contains_key(&id)))
     }
 }

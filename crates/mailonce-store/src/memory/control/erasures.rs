@@ -5,8 +5,8 @@ use mailonce_core::{
     access::call_origin::Alias,
     control::{audit::act::Act, erasure::AddressEraser},
     handoff::Attempt,
-    id::{DeliveryId, EmailId, MessageId, TeamId, ThreadId},
-    inbound::delivery::DeliveryState,
+    id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
+    inbound::delivery::{Delivery, DeliveryState},
     inbox::message::Message,
     outbound::email::Email,
     ports::{
@@ -17,6 +17,7 @@ use mailonce_core::{
     time::Time,
 };
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 use crate::memory::{Memory, Tables};
 
@@ -67,14 +68,17 @@ impl Tables {
         true
     }
 
-    fn drop_body(&mut self, team: TeamId, id: EmailId) -> bool {
-        let is_settled = self.outbound.email_of_team(team, id).is_some_and(|email| email.state().is_terminal());
-        let had_body = is_settled && self.outbound.bodies.remove(&id).is_some();
-        if had_body {
-            self.handoffs.wires.retain(|(wired, _), _| *wired != id);
-            self.erase_from_search();
-        }
-        had_body
+    fn drop_bodies(&mut self, team: TeamId, settled_by: Time, max: usize) -> usize {
+        let is_due = |id: &&EmailId| {
+            let email = self.outbound.email_of_team(team, **id);
+            email
+                .is_some_and(|email| email.state().is_terminal() && email.settled_at.is_some_and(|at| at <= settled_by))
+        };
+        let due: BTreeSet<EmailId> = self.outbound.bodies.keys().filter(is_due).take(max).copied().collect();
+        self.outbound.bodies.retain(|id, _| !due.contains(id));
+        self.handoffs.wires.retain(|(wired, _), _| !due.contains(wired));
+        self.erase_from_search();
+        due.len()
     }
 
     fn drop_message_bytes(&mut self, team: TeamId, id: MessageId) -> bool {
@@ -121,12 +125,29 @@ impl ErasureStore for Memory {
         Ok(self.lock_tables().erase_message(team, id, now))
     }
 
+    async fn redact_thread(&self, eraser: &AddressEraser, id: ThreadId) -> Result<bool> {
+        let mut tables = self.lock_tables();
+        let found = tables.conversations.threads.get_mut(&id).filter(|thread| thread.team == eraser.team);
+        Ok(found.is_some_and(|thread| thread.redact(eraser)))
+    }
+
+    async fn redact_consumers(&self, eraser: &AddressEraser, inbox: InboxId, message: MessageId) -> Result<usize> {
+        let mut tables = self.lock_tables();
+        let artifacts = tables.inbound.artifacts.values_mut().map(|(_, artifact)| artifact);
+        let ours = artifacts
+            .filter(|artifact| (artifact.team, artifact.inbox, artifact.message) == (eraser.team, inbox, message));
+        Ok(ours
+            .filter_map(|artifact| artifact.consumption.as_mut())
+            .filter_map(|by| by.redact(eraser).then_some(()))
+            .count())
+    }
+
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {
         Ok(self.lock_tables().remove_thread(team, id, now))
     }
 
-    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool> {
-        Ok(self.lock_tables().drop_body(team, id))
+    async fn drop_bodies(&self, team: TeamId, settled_by: Time, max: usize) -> Result<usize> {
+        Ok(self.lock_tables().drop_bodies(team, settled_by, max))
     }
 
     async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
@@ -141,6 +162,15 @@ impl ErasureStore for Memory {
 
     async fn remove_delivery(&self, team: TeamId, id: DeliveryId) -> Result<bool> {
         Ok(self.lock_tables().remove_delivery(team, id))
+    }
+
+    async fn has_removed_inboxes(&self, team: TeamId) -> Result<bool> {
+        let tables = self.lock_tables();
+        let is_left = |delivery: &Delivery| {
+            let inbox = delivery.target.inbox().filter(|_| delivery.team == team);
+            inbox.is_some_and(|inbox| tables.inbound.removed_inboxes.contains_key(&inbox))
+        };
+        Ok(tables.inbound.deliveries.values().any(|kept| is_left(&kept.delivery)))
     }
 
     async fn replace_record(&self, record: &Record) -> Result<bool> {
@@ -176,6 +206,10 @@ impl ErasureStore for Memory {
     }
 
     async fn overwrite_freed_storage(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn truncate_log(&self) -> Result<()> {
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use mailonce_core::{
     control::{
         audit::act::Act,
         contact::ContactHash,
-        stop::{CreateStopResult, Stop, Stops},
+        stop::{CreateStopResult, Stop, StopChange, StopKind, Stops},
     },
     events::event::EventKind,
     id::{EmailId, StopId, TeamId},
@@ -14,6 +14,7 @@ use mailonce_core::{
     ports::{control_store::ControlStore, store::Result},
     time::Time,
 };
+use std::collections::BTreeMap;
 
 use crate::memory::{Memory, Tables};
 
@@ -50,10 +51,11 @@ impl Tables {
 
     fn end_stop(&mut self, team: Option<TeamId>, id: StopId, rate_per_s: Option<u32>, now: Time) -> Option<Stop> {
         let mut stop = self.control.stops.get(&id).filter(|stop| stop.scope.team() == team)?.clone();
-        if stop.end(rate_per_s, now) {
+        let change = stop.end(rate_per_s, now);
+        if change == StopChange::Ended {
             self.emit_stop_event(&stop, EventKind::StopEnded, now);
-            self.record_act(Some(Act::of_stop("ended", &stop, rate_per_s)), now);
         }
+        self.record_act(change.audit_verb().map(|verb| Act::of_stop(verb, &stop, rate_per_s)), now);
         self.control.stops.insert(id, stop.clone());
         Some(stop)
     }
@@ -114,6 +116,19 @@ impl ControlStore for Memory {
 
     async fn stops(&self, team: Option<TeamId>) -> Result<Vec<Stop>> {
         Ok(self.lock_tables().stops_of(team))
+    }
+
+    async fn stop_counts(&self) -> Result<BTreeMap<StopKind, u64>> {
+        let mut counts = BTreeMap::new();
+        for stop in self.lock_tables().stops().0.iter().filter(|stop| stop.is_in_force()) {
+            *counts.entry(stop.scope.kind()).or_default() += 1;
+        }
+        Ok(counts)
+    }
+
+    async fn parked_counts(&self, stops: Vec<StopId>, max: usize) -> Result<Vec<u64>> {
+        let tables = self.lock_tables();
+        Ok(stops.iter().map(|stop| tables.parked_by(*stop).len().min(max) as u64).collect())
     }
 
     async fn end_stop(

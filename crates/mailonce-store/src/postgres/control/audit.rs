@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::Alias,
-    control::audit::{AuditPage, act::Act, chain::AuditRow},
+    control::audit::{AuditPage, UsedName, act::Act, chain::AuditRow},
     id::TeamId,
     operation::{IdempotentResult, KeyedOperation},
     ports::{audit_store::AuditStore, store::Result},
@@ -35,6 +35,11 @@ const DELETE_UP_TO: &str = "DELETE FROM audit_entries WHERE team = $1 AND seq <=
 const NAMES: &str = "
     SELECT w.id, n.name FROM unnest($2::text[]) WITH ORDINALITY AS w (id, place)
       JOIN audit_names n ON n.team = $1 AND n.id = w.id ORDER BY w.place";
+const DROP_UNUSED_NAME: &str = "
+    DELETE FROM audit_names n
+     WHERE n.team = $1 AND n.id = $2
+       AND NOT EXISTS (SELECT FROM records r WHERE r.team = $1 AND r.id = $4::uuid)
+       AND NOT EXISTS (SELECT FROM audit_entries e WHERE e.team = $1 AND position($3::bytea IN e.entry) > 0)";
 const FORGET_NAME: &str = "DELETE FROM audit_names WHERE team = $1 AND name = $2";
 
 async fn record_alone(shared: &SharedState, act: &Act, now: Time) -> TxResult<()> {
@@ -106,6 +111,10 @@ async fn prune(shared: &SharedState, team: TeamId, cutoff: Time, max: usize) -> 
     let seq = last.seq as i64;
     execute(&tx, DELETE_UP_TO, &[&team.0, &seq]).await?;
     execute(&tx, SAVE_START, &[&team.0, &seq, &last.hash.as_slice()]).await?;
+    for name in UsedName::of_rows(old.iter().copied()) {
+        let (needle, record) = (name.needle().as_bytes(), name.actor_record());
+        execute(&tx, DROP_UNUSED_NAME, &[&team.0, &name.id, &needle, &record]).await?;
+    }
     shared.commit(tx, 1).await?;
     Ok(old.len())
 }

@@ -6,8 +6,9 @@ use mailonce_core::{
     access::call_origin::Alias,
     control::{audit::act::Act, erasure::AddressEraser},
     handoff::{Evidence, HandoffProgress},
-    id::{DeliveryId, EmailId, MessageId, TeamId, ThreadId},
+    id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbound::delivery::DeliveryState,
+    inbox::artifact::Consumption,
     outbound::email::Email,
     ports::{
         erasure_store::{EraseEmailResult, ErasureStore},
@@ -62,11 +63,22 @@ const LOCK_DELIVERY: &str =
     concat!("SELECT ", delivery_columns!(), ", d.raw FROM deliveries d WHERE d.team = $1 AND d.id = $2 FOR UPDATE");
 const SAVE_DELIVERY: &str =
     "UPDATE deliveries SET rev = $3, about = $4, trouble = NULL, raw = NULL WHERE team = $1 AND id = $2";
+const LOCK_CONSUMERS: &str = "
+    SELECT id, consumed FROM artifacts WHERE team = $1 AND message = $2 AND consumed IS NOT NULL ORDER BY id FOR UPDATE";
+const SAVE_CONSUMER: &str = "UPDATE artifacts SET consumed = $3 WHERE team = $1 AND id = $2";
 const DELETE_OF_MESSAGE: [&str; 2] = [
     "DELETE FROM artifacts WHERE team = $1 AND message = $2",
     "DELETE FROM search_documents WHERE team = $1 AND kind = 1 AND id = $2",
 ];
-const DROP_BODY: &str = "UPDATE emails SET body = NULL WHERE team = $1 AND id = $2 AND body IS NOT NULL";
+/// Leaves out an email that became active again after it had settled.
+const LOCK_DUE_BODIES: &str = "
+    SELECT e.id FROM emails e
+     WHERE e.team = $1 AND e.settled_at <= $2 AND e.body IS NOT NULL
+       AND NOT EXISTS (SELECT FROM handoffs h WHERE h.team = e.team AND h.email = e.email
+            AND h.state IN ('scheduled', 'queued', 'leased', 'sending', 'unknown', 'held'))
+     ORDER BY e.settled_at LIMIT $3 FOR UPDATE OF e SKIP LOCKED";
+const DROP_BODIES: &str = "UPDATE emails SET body = NULL WHERE team = $1 AND id = ANY ($2)";
+const DROP_WIRES: &str = "DELETE FROM wires WHERE team = $1 AND email = ANY ($2)";
 const DROP_TEXT: &str = "
     UPDATE search_documents SET text = '', words = ts_filter(words, '{a,b,c}')
      WHERE team = $1 AND kind = 1 AND id = $2 AND text <> ''";
@@ -170,18 +182,49 @@ async fn erase_message(shared: &SharedState, team: TeamId, id: MessageId, now: T
     Ok(true)
 }
 
-async fn drop_body(shared: &SharedState, team: TeamId, id: EmailId) -> TxResult<bool> {
+async fn drop_bodies(shared: &SharedState, team: TeamId, settled_by: Time, max: usize) -> TxResult<usize> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
-    lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
-    let work = load_unit_of_work(&tx, &shared.time, &BTreeSet::new(), &[(team, id)]).await?;
-    if !work.email_of_team(team, id).is_some_and(|email| email.state().is_terminal()) {
+    let rows = query_rows(&tx, LOCK_DUE_BODIES, &[&team.0, &settled_by.0, &(max as i64)]).await?;
+    let due: Vec<Uuid> = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<TxResult<_>>()?;
+    if !due.is_empty() {
+        execute(&tx, DROP_BODIES, &[&team.0, &due]).await?;
+        execute(&tx, DROP_WIRES, &[&team.0, &due]).await?;
+        shared.commit(tx, 1).await?;
+    }
+    Ok(due.len())
+}
+
+async fn redact_thread(shared: &SharedState, eraser: &AddressEraser, id: ThreadId) -> TxResult<bool> {
+    let team = eraser.team.0;
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let found = read_first(&query_rows(&tx, LOCK_THREAD, &[&team, &id.0]).await?, |row| read_thread(row, 0))?;
+    let Some(mut thread) = found else { return Ok(false) };
+    if !thread.redact(eraser) {
         return Ok(false);
     }
-    let dropped = execute(&tx, DROP_BODY, &[&team.0, &id.0]).await?;
-    execute(&tx, "DELETE FROM wires WHERE team = $1 AND email = $2", &[&team.0, &id.0]).await?;
+    execute(&tx, SAVE_THREAD, &[&team, &id.0, &(thread.rev as i32), &write_json(&thread.details)?]).await?;
     shared.commit(tx, 1).await?;
-    Ok(dropped > 0)
+    Ok(true)
+}
+
+async fn redact_consumers(shared: &SharedState, eraser: &AddressEraser, message: MessageId) -> TxResult<usize> {
+    let team = eraser.team.0;
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let mut named = 0;
+    for row in query_rows(&tx, LOCK_CONSUMERS, &[&team, &message.0]).await? {
+        let (id, mut consumed): (Uuid, Consumption) = (row.try_get(0)?, read_json(row.try_get(1)?, "an artifact")?);
+        if consumed.redact(eraser) {
+            execute(&tx, SAVE_CONSUMER, &[&team, &id, &write_json(&consumed)?]).await?;
+            named += 1;
+        }
+    }
+    if named > 0 {
+        shared.commit(tx, 1).await?;
+    }
+    Ok(named)
 }
 
 async fn drop_message_bytes(shared: &SharedState, team: TeamId, id: MessageId) -> TxResult<bool> {
@@ -246,6 +289,11 @@ async fn remove_delivery(shared: &SharedState, team: TeamId, id: DeliveryId) -> 
     Ok(true)
 }
 
+async fn has_removed_inboxes(shared: &SharedState, team: TeamId) -> TxResult<bool> {
+    let sql = "SELECT FROM inboxes WHERE sweep_at IS NOT NULL AND team = $1 LIMIT 1";
+    Ok(!query_rows(&shared.connections.client().await?, sql, &[&team.0]).await?.is_empty())
+}
+
 async fn replace_record(shared: &SharedState, record: &Record) -> TxResult<bool> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
@@ -289,12 +337,20 @@ impl ErasureStore for Postgres {
         into_store_result(call_until_final!(erase_message(&self.shared, team, id, now)))
     }
 
+    async fn redact_thread(&self, eraser: &AddressEraser, id: ThreadId) -> Result<bool> {
+        into_store_result(call_until_final!(redact_thread(&self.shared, eraser, id)))
+    }
+
+    async fn redact_consumers(&self, eraser: &AddressEraser, _inbox: InboxId, message: MessageId) -> Result<usize> {
+        into_store_result(call_until_final!(redact_consumers(&self.shared, eraser, message)))
+    }
+
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {
         into_store_result(call_until_final!(remove_thread(&self.shared, team, id, now)))
     }
 
-    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool> {
-        into_store_result(call_until_final!(drop_body(&self.shared, team, id)))
+    async fn drop_bodies(&self, team: TeamId, settled_by: Time, max: usize) -> Result<usize> {
+        into_store_result(call_until_final!(drop_bodies(&self.shared, team, settled_by, max)))
     }
 
     async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
@@ -307,6 +363,10 @@ impl ErasureStore for Postgres {
 
     async fn remove_delivery(&self, team: TeamId, id: DeliveryId) -> Result<bool> {
         into_store_result(call_until_final!(remove_delivery(&self.shared, team, id)))
+    }
+
+    async fn has_removed_inboxes(&self, team: TeamId) -> Result<bool> {
+        when_durable!(self, has_removed_inboxes(&self.shared, team).await)
     }
 
     async fn replace_record(&self, record: &Record) -> Result<bool> {
@@ -326,6 +386,10 @@ impl ErasureStore for Postgres {
     }
 
     async fn overwrite_freed_storage(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn truncate_log(&self) -> Result<()> {
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     control::{
         contact::ContactHash,
-        stop::{CreateStopResult, Stop},
+        stop::{CreateStopResult, Stop, StopKind},
     },
     id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
@@ -21,6 +21,7 @@ use mailonce_core::{
     ports::{control_store::ControlStore, store::Result},
     time::Time,
 };
+use std::collections::BTreeMap;
 
 use super::{Postgres, into_store_result, when_durable};
 use crate::postgres::error::call_until_final;
@@ -38,6 +39,14 @@ impl ControlStore for Postgres {
 
     async fn stops(&self, team: Option<TeamId>) -> Result<Vec<Stop>> {
         when_durable!(self, stops::stops(&self.shared, team).await)
+    }
+
+    async fn stop_counts(&self) -> Result<BTreeMap<StopKind, u64>> {
+        when_durable!(self, stops::stop_counts(&self.shared).await)
+    }
+
+    async fn parked_counts(&self, stops: Vec<StopId>, max: usize) -> Result<Vec<u64>> {
+        when_durable!(self, stops::parked_counts(&self.shared, &stops, max).await)
     }
 
     async fn end_stop(

@@ -10,7 +10,7 @@ use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
     control::{
         audit::act::Act,
-        stop::{CreateStopResult, Stop, StopRelease, Stops},
+        stop::{CreateStopResult, Stop, StopChange, StopKind, StopRelease, Stops},
     },
     events::event::EventKind,
     handoff::action::HandoffAction,
@@ -18,14 +18,14 @@ use mailonce_core::{
     operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
     control::audit_chain,
-    error::TxResult,
+    error::{TxError, TxResult},
     events::pending_events::write_events,
     handoff::handoff_rows::{load_locked_emails, read_handoff_ref},
     operation_keys::bind_or_replay,
@@ -51,6 +51,12 @@ const PARKED: &str = "
      WHERE h.parked_by = $1
      ORDER BY h.due_at, h.email, h.number LIMIT $2
        FOR UPDATE OF e";
+const COUNTS: &str = "
+    SELECT split_part(scope, '/', 1), count(*) FROM stops WHERE stop::json -> 'release' IS NULL GROUP BY 1";
+const COUNT_PARKED: &str = "
+    SELECT (SELECT count(*) FROM (SELECT FROM handoffs h WHERE h.parked_by = w.stop LIMIT $2) parked)
+      FROM unnest($1::uuid[]) WITH ORDINALITY AS w (stop, place) ORDER BY w.place";
+
 fn read_stop(row: &Row) -> TxResult<Stop> {
     read_json(row.try_get(0)?, "a stop")
 }
@@ -143,6 +149,25 @@ pub(crate) async fn stops(shared: &SharedState, team: Option<TeamId>) -> TxResul
     rows.iter().map(read_stop).collect()
 }
 
+/// How many stops are in force, by kind.
+pub(crate) async fn stop_counts(shared: &SharedState) -> TxResult<BTreeMap<StopKind, u64>> {
+    let rows = query_rows(&shared.connections.client().await?, COUNTS, &[]).await?;
+    let mut counts = BTreeMap::new();
+    for row in &rows {
+        let kind = StopKind::parse(row.try_get(0)?).ok_or_else(|| TxError::corrupt("the scope of a stop"))?;
+        counts.insert(kind, row.try_get::<_, i64>(1)?.unsigned_abs());
+    }
+    Ok(counts)
+}
+
+/// How many handoffs each stop has parked, up to `max`.
+pub(crate) async fn parked_counts(shared: &SharedState, stops: &[StopId], max: usize) -> TxResult<Vec<u64>> {
+    let ids: Vec<Uuid> = stops.iter().map(|stop| stop.0).collect();
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    let rows = query_rows(&shared.connections.client().await?, COUNT_PARKED, &[&ids, &max]).await?;
+    rows.iter().map(|row| Ok(row.try_get::<_, i64>(0)?.unsigned_abs())).collect()
+}
+
 /// Ends a stop.
 pub(crate) async fn end_stop(
     shared: &SharedState,
@@ -159,10 +184,12 @@ pub(crate) async fn end_stop(
         return Ok(None);
     };
     let now = shared.time.commit_time(now);
-    if stop.end(rate_per_s, now) {
+    let change = stop.end(rate_per_s, now);
+    if change == StopChange::Ended {
         emit(&tx, &stop, EventKind::StopEnded, now).await?;
-        audit_chain::record_act(&tx, Some(&Act::of_stop("ended", &stop, rate_per_s)), now).await?;
     }
+    let act = change.audit_verb().map(|verb| Act::of_stop(verb, &stop, rate_per_s));
+    audit_chain::record_act(&tx, act.as_ref(), now).await?;
     save(&tx, &stop).await?;
     shared.commit(tx, 1).await?;
     Ok(Some(stop))

@@ -316,6 +316,13 @@ pub(crate) async fn publish_transports(shared: &SharedState, mine: &[TransportAc
     Ok(())
 }
 
+/// The names of transports that nodes published.
+pub(crate) async fn published_transports(shared: &SharedState) -> TxResult<Vec<String>> {
+    let client = shared.connections.client().await?;
+    let rows = query_rows(&client, "SELECT DISTINCT name FROM transports ORDER BY name", &[]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
 /// Handoffs that wait for transports that no live node has, counted per team and transport.
 pub(crate) async fn orphan_backlogs(shared: &SharedState, known: &[String]) -> TxResult<Vec<OrphanBacklog>> {
     let alive = limits::HEARTBEAT_TIMEOUT_MS as f64;

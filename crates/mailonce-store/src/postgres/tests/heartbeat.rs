@@ -166,6 +166,7 @@ async fn a_transport_is_missing_once_its_nodes_fell_silent() {
         assert_eq!(session.execute(&sql, &[]).await.unwrap(), 1);
     };
 
+    assert_eq!(store.published_transports().await.unwrap(), ["sandbox"]);
     // The node's own time does not matter.
     assert_eq!(store.orphan_backlogs(&[], NOW.plus(86_400_000)).await.unwrap(), []);
     silent_for("13 seconds").await;

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::{Alias, CallOrigin},
     control::audit::{
-        AuditPage, ChainEnds, RecordedAct,
+        AuditPage, ChainEnds, RecordedAct, UsedName,
         act::Act,
         chain::{self, AuditRow, ChainLink},
         wants_events,
@@ -35,6 +35,9 @@ const DELETE_UP_TO: &str = "DELETE FROM audit_entries WHERE team = ?1 AND seq <=
 const SAVE_NAME: &str =
     "INSERT INTO audit_names (team, id, name) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET name = ?3";
 const NAME: &str = "SELECT name FROM audit_names WHERE team = ?1 AND id = ?2";
+const NAME_IS_KNOWN: &str = "SELECT 1 FROM audit_names WHERE team = ?1 AND id = ?2";
+const NAME_IS_USED: &str = "SELECT 1 FROM audit_entries WHERE team = ?1 AND instr(entry, ?2) > 0";
+const DROP_NAME: &str = "DELETE FROM audit_names WHERE team = ?1 AND id = ?2";
 const FORGET_NAME: &str = "DELETE FROM audit_names WHERE team = ?1 AND name = ?2";
 
 /// A hash. One that was tampered with may have another length, and then reads as zeros, which is the hash of no entry.
@@ -119,7 +122,28 @@ fn prune(ledger: &WriteSession<'_>, team: TeamId, cutoff: Time, max: usize) -> R
     let Some(last) = old.last() else { return Ok(0) };
     ledger.execute(DELETE_UP_TO, params![team.0.as_bytes(), last.seq as i64])?;
     save_ends(ledger, team, ChainEnds { start: last.link(), ..ends })?;
+    for name in UsedName::of_rows(old.iter().copied()) {
+        forget_unused_name(ledger, team, &name)?;
+    }
     Ok(old.len())
+}
+
+/// Deletes a name that no entry uses any more.
+fn forget_unused_name(ledger: &WriteSession<'_>, team: TeamId, name: &UsedName) -> Result<()> {
+    let exists = |sql: &str, row: &[&dyn rusqlite::ToSql]| {
+        ledger.conn.prepare_cached(sql).and_then(|mut statement| statement.exists(row)).map_err(store_error)
+    };
+    if let Some(id) = name.actor_record()
+        && exists("SELECT 1 FROM records WHERE id = ?1", &[id.as_bytes()])?
+    {
+        return Ok(());
+    }
+    if !exists(NAME_IS_KNOWN, &[team.0.as_bytes(), &name.id])?
+        || exists(NAME_IS_USED, &[team.0.as_bytes(), &name.needle().as_bytes()])?
+    {
+        return Ok(());
+    }
+    ledger.execute(DROP_NAME, params![team.0.as_bytes(), name.id]).map(drop)
 }
 
 #[async_trait]

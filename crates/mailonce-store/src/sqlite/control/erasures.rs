@@ -5,9 +5,9 @@ use mailonce_core::{
     access::call_origin::Alias,
     control::{audit::act::Act, erasure::AddressEraser},
     handoff::{Attempt, Evidence},
-    id::{DeliveryId, EmailId, MessageId, TeamId, ThreadId, ordered_bits},
+    id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId, ordered_bits},
     inbound::delivery::DeliveryState,
-    inbox::message::Message,
+    inbox::{artifact::Consumption, message::Message},
     outbound::email::Email,
     ports::{
         erasure_store::{EraseEmailResult, ErasureStore},
@@ -30,6 +30,7 @@ use crate::sqlite::{
     rows::{self, to_json},
     schema::store_error,
     write_session::WriteSession,
+    writer::FileJob,
 };
 
 const SAVE_EMAIL: &str =
@@ -48,6 +49,19 @@ const DELETE_OF_EMAIL: [&str; 5] = [
     "DELETE FROM search_documents WHERE kind = 0 AND source = ?1",
     "UPDATE suppressed SET latest = '[]' WHERE email = ?1",
 ];
+/// Both leave out an email that became active again after it had settled.
+const DUE_BODIES: &str = "SELECT e.email FROM emails e \
+     WHERE e.team = ?1 AND e.settled_at <= ?2 AND e.body IS NOT NULL \
+       AND NOT EXISTS (SELECT 1 FROM handoffs h WHERE h.team = e.team AND h.email = e.email \
+            AND h.state IN ('scheduled', 'queued', 'leased', 'sending', 'unknown', 'held')) \
+     ORDER BY e.settled_at LIMIT ?3";
+const DUE_LARGE_BODIES: &str = "SELECT e.email FROM bodies b JOIN emails e ON e.email = b.email \
+     WHERE e.team = ?1 AND e.settled_at <= ?2 \
+       AND NOT EXISTS (SELECT 1 FROM handoffs h WHERE h.team = e.team AND h.email = e.email \
+            AND h.state IN ('scheduled', 'queued', 'leased', 'sending', 'unknown', 'held')) \
+     LIMIT ?3";
+const CONSUMERS: &str =
+    "SELECT artifact, consumed FROM artifacts WHERE inbox = ?1 AND message = ?2 AND consumed IS NOT NULL";
 const SAVE_MESSAGE: &str = "UPDATE messages SET rev = ?2, state = ?3, marks = ?4, head = ?5 WHERE message = ?1";
 const SAVE_DELIVERY: &str =
     "UPDATE deliveries SET rev = ?3, about = ?4, trouble = NULL, raw = NULL WHERE team = ?1 AND delivery = ?2";
@@ -146,17 +160,73 @@ fn erase_message(ledger: &mut WriteSession<'_>, team: TeamId, id: MessageId, now
     Ok(true)
 }
 
-fn drop_body(ledger: &mut WriteSession<'_>, team: TeamId, id: EmailId) -> Result<bool> {
-    let Some(number) = ledger.team_number(team) else { return Ok(false) };
-    let email = rows::email_by_id(ledger.conn, team, number, id)?;
-    if !email.is_some_and(|email| email.state().is_terminal()) {
-        return Ok(false);
+/// The settled emails of a team whose bodies are due, at most `max`.
+fn due_bodies(conn: &Connection, team: i64, settled_by: Time, max: usize) -> Result<Vec<i64>> {
+    let mut due = Vec::new();
+    for sql in [DUE_BODIES, DUE_LARGE_BODIES] {
+        let mut statement = conn.prepare_cached(sql).map_err(store_error)?;
+        let left = max.saturating_sub(due.len()) as i64;
+        let rows = statement.query_map(params![team, settled_by.0, left], |row| row.get(0));
+        due.extend(rows.and_then(Iterator::collect::<rusqlite::Result<Vec<i64>>>).map_err(store_error)?);
     }
-    let bits = ordered_bits(id.0);
-    let inline = ledger.execute("UPDATE emails SET body = NULL WHERE email = ?1 AND body IS NOT NULL", [bits])?;
-    let apart = ledger.execute("DELETE FROM bodies WHERE email = ?1", [bits])?;
-    ledger.execute("DELETE FROM wires WHERE email = ?1", [bits])?;
-    Ok(inline + apart > 0)
+    Ok(due)
+}
+
+/// Deletes the bodies of these emails. None of them can have been needed again since they were found: a settled email
+/// gets no new attempt.
+fn drop_bodies(ledger: &WriteSession<'_>, emails: &[i64]) -> Result<()> {
+    for bits in emails {
+        ledger.execute("UPDATE emails SET body = NULL WHERE email = ?1 AND body IS NOT NULL", [bits])?;
+        ledger.execute("DELETE FROM bodies WHERE email = ?1", [bits])?;
+        ledger.execute("DELETE FROM wires WHERE email = ?1", [bits])?;
+    }
+    Ok(())
+}
+
+fn redact_thread(ledger: &WriteSession<'_>, eraser: &AddressEraser, id: ThreadId) -> Result<bool> {
+    let Some(number) = ledger.team_number(eraser.team) else { return Ok(false) };
+    let Some(mut thread) = threads::by_id(ledger.conn, (eraser.team, number), id)? else { return Ok(false) };
+    let is_named = thread.redact(eraser);
+    if is_named {
+        threads::save(ledger, number, &thread)?;
+    }
+    Ok(is_named)
+}
+
+/// The artifacts of a message whose consumers name the person, with the consumers after redacting.
+fn named_consumers(
+    conn: &Connection,
+    eraser: &AddressEraser,
+    inbox: InboxId,
+    message: MessageId,
+) -> Result<Vec<(i64, Consumption)>> {
+    let mut statement = conn.prepare_cached(CONSUMERS).map_err(store_error)?;
+    let rows = statement.query_map(params![ordered_bits(inbox.0), message.0.as_bytes()], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+    });
+    let rows: Vec<(i64, String)> = rows.and_then(Iterator::collect).map_err(store_error)?;
+    let mut named = Vec::new();
+    for (artifact, json) in rows {
+        let mut consumed: Consumption = serde_json::from_str(&json).map_err(|_json| rows::corrupt_row("artifacts"))?;
+        if consumed.redact(eraser) {
+            named.push((artifact, consumed));
+        }
+    }
+    Ok(named)
+}
+
+fn redact_consumers(
+    ledger: &WriteSession<'_>,
+    eraser: &AddressEraser,
+    inbox: InboxId,
+    message: MessageId,
+) -> Result<usize> {
+    let named = named_consumers(ledger.conn, eraser, inbox, message)?;
+    for (artifact, consumed) in &named {
+        ledger
+            .execute("UPDATE artifacts SET consumed = ?2 WHERE artifact = ?1", params![artifact, to_json(consumed)?])?;
+    }
+    Ok(named.len())
 }
 
 fn drop_message_bytes(ledger: &mut WriteSession<'_>, team: TeamId, id: MessageId) -> Result<bool> {
@@ -240,12 +310,34 @@ impl ErasureStore for Sqlite {
         self.run_erasing(move |ledger| erase_message(ledger, team, id, now)).await
     }
 
+    async fn redact_thread(&self, eraser: &AddressEraser, id: ThreadId) -> Result<bool> {
+        let eraser = eraser.clone();
+        self.run_erasing(move |ledger| redact_thread(ledger, &eraser, id)).await
+    }
+
+    async fn redact_consumers(&self, eraser: &AddressEraser, inbox: InboxId, message: MessageId) -> Result<usize> {
+        let (eraser, reader_eraser) = (eraser.clone(), eraser.clone());
+        // Found by a reader, because most messages have none.
+        let found = self.run_query(move |conn| named_consumers(conn, &reader_eraser, inbox, message)).await?;
+        if found.is_empty() {
+            return Ok(0);
+        }
+        self.run_erasing(move |ledger| redact_consumers(ledger, &eraser, inbox, message)).await
+    }
+
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {
         self.run_erasing(move |ledger| remove_thread(ledger, team, id, now)).await
     }
 
-    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool> {
-        self.run_erasing(move |ledger| drop_body(ledger, team, id)).await
+    async fn drop_bodies(&self, team: TeamId, settled_by: Time, max: usize) -> Result<usize> {
+        let Some(number) = self.team_number(team) else { return Ok(0) };
+        // Found by a reader, so that a round with nothing to do does not keep the writer busy.
+        let due = self.run_query(move |conn| due_bodies(conn, number, settled_by, max)).await?;
+        let dropped = due.len();
+        if dropped > 0 {
+            self.run_erasing(move |ledger| drop_bodies(ledger, &due)).await?;
+        }
+        Ok(dropped)
     }
 
     async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
@@ -263,6 +355,15 @@ impl ErasureStore for Sqlite {
 
     async fn remove_delivery(&self, team: TeamId, id: DeliveryId) -> Result<bool> {
         self.run_erasing(move |ledger| remove_delivery(ledger, team, id)).await
+    }
+
+    async fn has_removed_inboxes(&self, team: TeamId) -> Result<bool> {
+        let Some(number) = self.team_number(team) else { return Ok(false) };
+        let sql = "SELECT 1 FROM inboxes WHERE removed = 1 AND team = ?1 LIMIT 1";
+        let query = move |conn: &Connection| {
+            conn.prepare_cached(sql).and_then(|mut statement| statement.exists([number])).map_err(store_error)
+        };
+        self.run_query(query).await
     }
 
     async fn replace_record(&self, record: &Record) -> Result<bool> {
@@ -289,6 +390,10 @@ impl ErasureStore for Sqlite {
     }
 
     async fn overwrite_freed_storage(&self) -> Result<()> {
-        self.writer.rewrite_file().await
+        self.writer.run_file_job(FileJob::Rewrite).await
+    }
+
+    async fn truncate_log(&self) -> Result<()> {
+        self.writer.run_file_job(FileJob::TruncateLog).await
     }
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     control::{
         contact::ContactHash,
-        stop::{CreateStopResult, Stop},
+        stop::{CreateStopResult, Stop, StopKind},
     },
     id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
@@ -19,6 +19,7 @@ use mailonce_core::{
     ports::{control_store::ControlStore, store::Result},
     time::Time,
 };
+use std::collections::BTreeMap;
 
 use super::Sqlite;
 
@@ -42,6 +43,14 @@ impl ControlStore for Sqlite {
             None => None,
         };
         self.run_query(move |conn| stops::by_team(conn, number)).await
+    }
+
+    async fn stop_counts(&self) -> Result<BTreeMap<StopKind, u64>> {
+        self.run_query(stops::counts).await
+    }
+
+    async fn parked_counts(&self, stops: Vec<StopId>, max: usize) -> Result<Vec<u64>> {
+        self.run_query(move |conn| stops::parked_counts(conn, &stops, max)).await
     }
 
     async fn end_stop(

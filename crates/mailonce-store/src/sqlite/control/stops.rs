@@ -3,7 +3,7 @@
 use mailonce_core::{
     control::{
         audit::act::Act,
-        stop::{CreateStopResult, Stop, Stops},
+        stop::{CreateStopResult, Stop, StopChange, StopKind, Stops},
     },
     events::event::EventKind,
     id::{StopId, TeamId, ordered_bits},
@@ -12,6 +12,7 @@ use mailonce_core::{
     time::Time,
 };
 use rusqlite::{Connection, Row, params};
+use std::collections::BTreeMap;
 
 use crate::sqlite::{
     control::audit,
@@ -31,6 +32,8 @@ const SAVE: &str = "INSERT INTO stops (id, team, scope, stop) VALUES (?1, ?2, ?3
 const REMOVE: &str = "DELETE FROM stops WHERE id = ?1";
 const PARKED: &str = "SELECT team, email, number FROM handoffs WHERE parked_by = ?1 \
      ORDER BY due_at, email, number LIMIT ?2";
+const COUNT_PARKED: &str = "SELECT count(*) FROM (SELECT 1 FROM handoffs WHERE parked_by = ?1 LIMIT ?2)";
+
 fn read_stop(row: &Row<'_>) -> rusqlite::Result<Stop> {
     let json = row.get_ref(0)?.as_str()?;
     serde_json::from_str(json)
@@ -49,6 +52,25 @@ pub(crate) fn by_team(conn: &Connection, team: Option<i64>) -> Result<Vec<Stop>>
     let mut statement = conn.prepare_cached(BY_TEAM).map_err(store_error)?;
     let rows = statement.query_map([team], read_stop);
     rows.and_then(Iterator::collect).map_err(store_error)
+}
+
+/// How many stops are in force, by kind.
+pub(crate) fn counts(conn: &Connection) -> Result<BTreeMap<StopKind, u64>> {
+    let mut counts = BTreeMap::new();
+    for stop in load(conn)?.0.iter().filter(|stop| stop.is_in_force()) {
+        *counts.entry(stop.scope.kind()).or_default() += 1;
+    }
+    Ok(counts)
+}
+
+/// How many handoffs each stop has parked, up to `max`.
+pub(crate) fn parked_counts(conn: &Connection, stops: &[StopId], max: usize) -> Result<Vec<u64>> {
+    let mut statement = conn.prepare_cached(COUNT_PARKED).map_err(store_error)?;
+    let mut count = |stop: &StopId| {
+        let found: i64 = statement.query_row(params![stop.0.as_bytes(), max as i64], |row| row.get(0))?;
+        Ok(found.unsigned_abs())
+    };
+    stops.iter().map(&mut count).collect::<rusqlite::Result<_>>().map_err(store_error)
 }
 
 fn save(ledger: &WriteSession<'_>, team: Option<i64>, stop: &Stop) -> Result<()> {
@@ -106,10 +128,11 @@ pub(crate) fn end(
     let number = team.and_then(|team| ledger.team_number(team));
     let Some(mut stop) = by_team(ledger.conn, number)?.into_iter().find(|stop| stop.id == id) else { return Ok(None) };
     let now = ledger.time.commit_time(now);
-    if stop.end(rate_per_s, now) {
+    let change = stop.end(rate_per_s, now);
+    if change == StopChange::Ended {
         emit(ledger, &stop, EventKind::StopEnded, now);
-        audit::record_act(ledger, Some(Act::of_stop("ended", &stop, rate_per_s)), now)?;
     }
+    audit::record_act(ledger, change.audit_verb().map(|verb| Act::of_stop(verb, &stop, rate_per_s)), now)?;
     save(ledger, number, &stop)?;
     Ok(Some(stop))
 }

@@ -80,6 +80,9 @@ pub(crate) struct StopBody {
     created_at: String,
     /// `in_force`, or `releasing` while its email returns to the queue after it ended.
     state: &'static str,
+    /// In lists: how many handoffs are due and wait for it. At most 100,000 are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<u64>,
 }
 
 impl From<&Stop> for StopBody {
@@ -92,6 +95,7 @@ impl From<&Stop> for StopBody {
             by: stop.by.name.clone(),
             created_at: stop.created_at.to_string(),
             state: if stop.is_in_force() { "in_force" } else { "releasing" },
+            waiting: None,
         }
     }
 }
@@ -163,7 +167,9 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     responses((status = 200, description = "The stops, oldest first", body = StopList)))]
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest) -> ApiResult {
     let stops = app.engine.control.stops.list(&auth.caller).await?;
-    Ok(Json(StopList { data: stops.iter().map(StopBody::from).collect() }).into_response())
+    let waiting = app.engine.control.stops.waiting(&stops).await?;
+    let body = |(stop, waiting): (&Stop, u64)| StopBody { waiting: Some(waiting), ..StopBody::from(stop) };
+    Ok(Json(StopList { data: stops.iter().zip(waiting).map(body).collect() }).into_response())
 }
 
 /// End a stop.

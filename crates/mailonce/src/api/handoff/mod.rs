@@ -253,12 +253,21 @@ pub(super) async fn pause(State(app): State<App>, auth: AuthedRequest, body: Raw
     Ok(HandoffStatusBody::read(&app).await?.into_response())
 }
 
+/// How fast the email of the installation is released.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResumeBody {
+    /// The most handoffs per second, 1 to 10,000. Without it everything is released at once.
+    #[serde(default)]
+    rate_per_s: Option<u32>,
+}
+
 /// Resume the hand-off: end the stop of the whole installation.
-#[utoipa::path(post, path = "/v1/handoff/resume", operation_id = "resume_handoff", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Running", body = HandoffStatusBody)))]
+#[utoipa::path(post, path = "/v1/handoff/resume", operation_id = "resume_handoff", tag = "handoff", request_body = Option<ResumeBody>, responses((status = 200, description = "Running", body = HandoffStatusBody)))]
 pub(super) async fn resume(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Operator)?;
-    let EmptyBody {} = body.parse_or_empty()?;
-    app.engine.control.stops.resume_installation(&auth.caller).await?;
+    let ResumeBody { rate_per_s } = body.parse_or_empty()?;
+    app.engine.control.stops.resume_installation(&auth.caller, rate_per_s).await?;
     Ok(HandoffStatusBody::read(&app).await?.into_response())
 }
 

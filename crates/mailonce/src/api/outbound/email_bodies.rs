@@ -1,7 +1,7 @@
 //! JSON bodies that several handlers share. The OpenAPI document is generated from these types.
 
 use crate::{
-    api::outbound::policy_steps::PolicyStepBody,
+    api::outbound::policy_steps::{PolicyStepBody, policy_body},
     http::json::{OneOrMany, OrderedMap, ScalarSchema, StrictObject, parse_choice},
 };
 use mailonce_core::{
@@ -378,7 +378,7 @@ pub(crate) struct SendReceiptBody {
 
 impl SendReceiptBody {
     pub(crate) fn with_policy(self, policy: Option<Vec<PolicyStepBody>>) -> Self {
-        Self { policy, ..self }
+        Self { policy: policy.or(self.policy), ..self }
     }
 }
 
@@ -417,7 +417,7 @@ impl From<SendReceipt> for SendReceiptBody {
             fence: receipt.fence,
             resent_as: receipt.resent_as.map(|id| id.to_string()),
             tightest_budget: receipt.tightest_budget.map(BudgetRoomBody::from),
-            policy: None,
+            policy: receipt.policy.map(policy_body),
             dedupe: DedupeBody {
                 outcome: if receipt.first { "first" } else { "replayed" },
                 key: receipt.key,

@@ -166,9 +166,16 @@ impl SendPreferences {
 #[utoipa::path(post, path = "/v1/emails/batch", operation_id = "send_batch", tag = "emails", request_body = Vec<SendBody>,
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key of the batch: use the same value for every retry"),
         ("Mailonce-Call-Id" = Option<String>, Header, description = "Your own id of this call, percent-encoded; stored for correlation"),
+        ("Prefer" = Option<String>, Header, description = "`policy-trace`: show in the `policy` of each item what each check decided"),
         ("x-batch-validation" = Option<String>, Header, description = "`strict` (default) or `permissive`")),
     responses((status = 202, description = "Accepted", body = BatchReceiptBody), (status = 200, description = "Replayed: the batch was accepted before", body = BatchReceiptBody)))]
-pub(crate) async fn batch(State(app): State<App>, auth: AuthedRequest, headers: HeaderMap, body: RawBody) -> ApiResult {
+pub(crate) async fn batch(
+    State(app): State<App>,
+    auth: AuthedRequest,
+    prefer: SendPreferences,
+    headers: HeaderMap,
+    body: RawBody,
+) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let strict = is_strict(&headers)?;
     let values = body.items()?;
@@ -176,7 +183,11 @@ pub(crate) async fn batch(State(app): State<App>, auth: AuthedRequest, headers: 
         let detail = format!("a batch must have 1 to {} emails; this one has {}", limits::BATCH_ITEMS, values.len());
         return Err(Problem::new(Code::InvalidField, detail).into());
     }
-    let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.into_request(None);
+    let item = |value: &&serde_json::value::RawValue| {
+        let mut request = parse::<SendBody>(value.get().as_bytes())?.into_request(None)?;
+        request.wants_policy = prefer.wants_policy;
+        Ok::<_, Problem>(request)
+    };
     let items = values.iter().map(item).collect();
     drop(body);
     mailonce_core::failpoint!("api-before-batch");
@@ -383,13 +394,15 @@ pub(crate) struct ResendBody {
 /// Resend an email on purpose.
 ///
 /// Creates the next version of the email, once: repeating the call returns that version.
-#[utoipa::path(post, path = "/v1/emails/{id}/resend", operation_id = "resend_email", tag = "emails", params(("id" = String, Path)), request_body = Option<ResendBody>,
+#[utoipa::path(post, path = "/v1/emails/{id}/resend", operation_id = "resend_email", tag = "emails",
+    params(("id" = String, Path), ("Prefer" = Option<String>, Header, description = "`policy-trace`: show in `policy` what each check decided")), request_body = Option<ResendBody>,
     responses((status = 202, description = "The next version", body = SendReceiptBody), (status = 200, description = "Replayed: this version was created before", body = SendReceiptBody),
         (status = 409, description = "The email is not in a final state, its outcome is unknown, or the resend budget is used up", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn resend(
     State(app): State<App>,
     auth: AuthedRequest,
     PathParam(id): PathParam,
+    prefer: SendPreferences,
     body: RawBody,
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
@@ -400,5 +413,5 @@ pub(crate) async fn resend(
     mailonce_core::failpoint!("api-before-change");
     let receipt = app.engine.outbound.resend(&auth.caller, id, reason, keyed_call).await?;
     mailonce_core::failpoint!("api-after-change");
-    Ok(send_response(receipt, None))
+    respond_when_settled(&app, &auth.caller, receipt, None, prefer.wants_policy).await
 }

@@ -1,7 +1,11 @@
 //! The ledger: its schema, durability and queue. While a server uses it, the server is asked.
 
 use mailonce_core::{handoff::lease::Backlog, installation::Health, time::Time};
-use mailonce_engine::{Engine, control::stops::STOP_NOTE, handoff::transport_selector::OrphanedTransport};
+use mailonce_engine::{
+    Engine,
+    control::stops::{PARTIAL_STOP_NOTE, STOP_NOTE},
+    handoff::transport_selector::OrphanedTransport,
+};
 use mailonce_store::{
     postgres::Postgres,
     sqlite::{SCHEMA_VERSION, Sqlite},
@@ -109,11 +113,20 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
         Ok(backlog) => ledger.checks.push(QueueBacklog::from_backlog(&backlog, engine.ctx.now()).check(stopped)),
         Err(error) => ledger.checks.push(DoctorCheck::warn("hand-off", error.to_string(), "check the ledger")),
     }
+    match engine.control.stops.partial_stop_note().await {
+        Ok(note) => ledger.checks.extend(note.map(check_partial_stop)),
+        Err(error) => ledger.checks.push(DoctorCheck::warn("stops", error.to_string(), "check the ledger")),
+    }
     match engine.handoffs.missing_transports().await {
         Ok(missing) => ledger.checks.extend(missing.iter().map(check_orphaned_transport)),
         Err(error) => ledger.checks.push(DoctorCheck::warn("hand-off", error.to_string(), "check the ledger")),
     }
     ledger
+}
+
+/// Stops that cover less than the installation are in force.
+fn check_partial_stop(note: String) -> DoctorCheck {
+    DoctorCheck::warn("stops", note, "`mailonce stops` lists those of your team; `mailonce resume ID` ends one")
 }
 
 /// Mail is queued for a transport that no server has.
@@ -287,7 +300,9 @@ fn dev_reach(data: &Path) -> (Option<String>, Option<String>) {
 fn ready_checks(url: &str, ready: &Value) -> Vec<DoctorCheck> {
     let mut checks = vec![DoctorCheck::ok("server", format!("running at {url}, ready"))];
     for note in notes(ready).filter(|note| !is_stop_note(note)) {
-        checks.push(if note.contains("ahead of the database") || note.contains("behind the database") {
+        checks.push(if note.starts_with(PARTIAL_STOP_NOTE) {
+            check_partial_stop(note.to_owned())
+        } else if note.contains("ahead of the database") || note.contains("behind the database") {
             DoctorCheck::fail("clock", note, "synchronize the clocks of both machines with NTP")
         } else if note.contains("clock") {
             DoctorCheck::warn("clock", note, "synchronize the clock with NTP, or confirm it: POST /v1/clock/confirm")

@@ -21,6 +21,7 @@ use super::{
     parse_id, parse_intent,
 };
 use crate::{
+    api::outbound::email_bodies::BudgetRoomBody,
     http::json::check_text,
     mcp::tools::{
         template_arg::TemplateArg,
@@ -145,6 +146,7 @@ pub(super) async fn send_reply(ctx: &ToolContext<'_>, sent: &SendReceipt) -> Too
         .with("holds", Some(sent.holds).filter(|holds| !holds.is_empty()))
         .with("distinct_token", &sent.distinct_token)
         .with("resent_as", sent.resent_as.map(|id| id.to_string()))
+        .with("tightest_budget", sent.tightest_budget.clone().map(BudgetRoomBody::from))
         .with_approval_page(page, new)
         .with("thread", sent.thread.map(|id| id.to_string()))
         .with(

@@ -313,6 +313,29 @@ pub(super) async fn an_expired_log_is_verified_from_its_start(store: TestStore) 
     assert_eq!((page.ends.start, page.rows[0].seq), (before.ends.head, 9));
 }
 
+pub(super) async fn names_go_with_the_entries_that_used_them(store: TestStore) {
+    let suppression = |number: i64| {
+        let name = format!("ada{number}@canary.test");
+        Record { created_at: Time(T0.0 + number * HOUR), ..new_record(RecordKind::Suppression, &name, "{}") }
+    };
+    let person = new_record(RecordKind::Person, "Ada", r#"{"name":"Ada"}"#);
+    for record in [&suppression(0), &person, &suppression(3)] {
+        as_caller(create_record(&store, record)).await;
+    }
+    let known = async |names: &[&str]| {
+        let all: Vec<Alias> = store.audit_name_page(TEAM, "", 100).await.unwrap();
+        names.iter().map(|name| all.iter().any(|alias| alias.name == *name)).collect::<Vec<_>>()
+    };
+    let names = ["ada0@canary.test", "Ada", "ada3@canary.test", "192.0.2.7"];
+    assert_eq!(known(&names).await, [true; 4]);
+
+    assert!(store.prune_audit(TEAM, T0.plus(2 * HOUR), 100).await.unwrap() >= 2);
+    assert_eq!(known(&names).await, [false, true, true, true], "the person acts, and the address called later, too");
+
+    assert_eq!(store.prune_audit(TEAM, T0.plus(DAY), 100).await.unwrap(), 1);
+    assert_eq!(known(&names).await, [false, true, false, false]);
+}
+
 pub(super) async fn an_entry_has_an_event_if_the_team_asks_for_it(store: TestStore) {
     create_record(&store, &new_rule("silent")).await;
     let settings = new_record(RecordKind::Settings, TEAM_SETTINGS, r#"{"audit_events":true}"#);

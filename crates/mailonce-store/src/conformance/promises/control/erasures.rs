@@ -3,6 +3,7 @@
 use mailonce_core::{
     access::call_origin::Alias,
     control::erasure::{AddressEraser, is_alias},
+    conversation::thread::ThreadEdit,
     handoff::EvidenceFinding,
     id::TeamId,
     inbound::delivery::{DeliveryOutcome, DeliveryState, DeliverySuppression},
@@ -22,8 +23,8 @@ use crate::conformance::{
         emails::next_id,
         handoffs::{accept_and_mark, apply_action, new_evidence},
         inbound::{
-            all_messages, file_duplicate, file_new, finish_delivery, load_delivery, new_delivery, new_message,
-            open_inbox, receive_one, with_artifacts,
+            all_messages, consume_request, file_duplicate, file_new, finish_delivery, load_delivery, new_delivery,
+            new_message, open_inbox, receive_one, with_artifacts,
         },
         search::{found, index_all},
     },
@@ -126,10 +127,11 @@ pub(super) async fn bodies_and_bytes_are_dropped_before_their_time(store: TestSt
     let inbox = open_inbox(&store, "a@d.test").await;
     let (message, _) = file_new(&store, &inbox, new_message(Some(1), 1), T0).await;
     index_all(&store).await;
-    assert!(!store.drop_body(TEAM, email.id).await.unwrap(), "it has not settled");
+    assert_eq!(store.drop_bodies(TEAM, T0, 10).await.unwrap(), 0, "it has not settled");
     cancel_email(&store, email.id, T0).await;
+    assert_eq!(store.drop_bodies(TEAM, T0.plus(-1), 10).await.unwrap(), 0, "it settled later");
     for (team, dropped) in [(OTHER_TEAM, false), (TEAM, true), (TEAM, false)] {
-        assert_eq!(store.drop_body(team, email.id).await.unwrap(), dropped);
+        assert_eq!(store.drop_bodies(team, T0, 10).await.unwrap(), usize::from(dropped));
         assert_eq!(store.drop_message_bytes(team, message.id).await.unwrap(), dropped);
     }
     assert_eq!(load_detail(&store, email.id).await.body, None);
@@ -138,6 +140,50 @@ pub(super) async fn bodies_and_bytes_are_dropped_before_their_time(store: TestSt
     assert_eq!(found(&store, "secret").await, []);
     assert_eq!(found(&store, "täg").await.len(), 1, "the subject is still found");
     assert_eq!(accept_replay(&store, &fixture, T0.plus(SECOND)).await.id, email.id);
+}
+
+pub(super) async fn bodies_are_dropped_in_bounded_steps(store: TestStore) {
+    let mut emails = Vec::new();
+    for (number, size) in [(1, 10), (2, 10), (3, 100_000), (4, 10)] {
+        let fixture = keyed_email(&format!("k{number}")).text(&format!("{number}").repeat(size));
+        let email = accept_first(&store, &fixture, T0).await;
+        if number < 4 {
+            cancel_email(&store, email.id, T0.plus(number)).await;
+        }
+        emails.push(email.id);
+    }
+
+    let mut dropped = Vec::new();
+    for _ in 0..3 {
+        dropped.push(store.drop_bodies(TEAM, T0.plus(SECOND), 2).await.unwrap());
+    }
+
+    assert_eq!(dropped, [2, 1, 0], "a body that is gone is not due again");
+    for (number, id) in (1..).zip(emails) {
+        assert_eq!(load_detail(&store, id).await.body.is_some(), number == 4, "email {number}");
+    }
+}
+
+pub(super) async fn texts_of_others_lose_the_address(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let message = with_artifacts(new_message(Some(1), 1), &[(ArtifactKind::Code, 7)]);
+    let (message, artifacts) = file_new(&store, &inbox, message, T0).await;
+    let edit = ThreadEdit { labels: Some(vec![format!("about {ZOE}"), "open".into()]), ..ThreadEdit::default() };
+    let _changed = store.change_thread(TEAM, message.thread, edit, T0).await.unwrap();
+    let request = consume_request(&format!("sign-up of {ZOE}"));
+    let _consumed = store.consume_artifact(TEAM, artifacts[0].id, request, None, T0).await.unwrap();
+    let (eraser, other) = (eraser_of(TEAM), eraser_of(OTHER_TEAM));
+
+    for (eraser, is_named) in [(&other, false), (&eraser, true), (&eraser, false)] {
+        assert_eq!(store.redact_thread(eraser, message.thread).await.unwrap(), is_named);
+        let redacted = store.redact_consumers(eraser, inbox.id, message.id).await.unwrap();
+        assert_eq!(redacted, usize::from(is_named));
+    }
+
+    let thread = store.thread(TEAM, message.thread).await.unwrap().unwrap();
+    assert_eq!(thread.details.labels, [format!("about {}", eraser.alias()), "open".into()]);
+    let artifact = store.artifact(TEAM, artifacts[0].id).await.unwrap().unwrap();
+    assert_eq!(artifact.consumption.unwrap().purpose, format!("sign-up of {}", eraser.alias()));
 }
 
 pub(super) async fn a_thread_is_removed_when_its_messages_are(store: TestStore) {

@@ -30,6 +30,8 @@ promises! {
         a_name_is_resolved_outside_of_the_chain,
         /// A log without its expired entries is verified from its start.
         an_expired_log_is_verified_from_its_start,
+        /// Names that only expired entries used are removed with them. The name of a person stays as long as the person.
+        names_go_with_the_entries_that_used_them,
         /// An entry has an event if the team asks for it.
         an_entry_has_an_event_if_the_team_asks_for_it,
         /// An act with a key has one entry, however often it is repeated, and none when the key is taken.
@@ -50,6 +52,10 @@ promises! {
         an_erased_message_is_gone_and_stays_known,
         /// Bodies of settled emails and bytes of messages can be dropped early. The rest stays.
         bodies_and_bytes_are_dropped_before_their_time,
+        /// Bodies are dropped early in steps of a bounded size, and none is due twice.
+        bodies_are_dropped_in_bounded_steps,
+        /// The address of an erased person is replaced in labels and leases of threads, and in consumers of codes.
+        texts_of_others_lose_the_address,
         /// A thread is removed only when it has no messages left.
         a_thread_is_removed_when_its_messages_are,
         /// A delivery without a message is removed with its bytes, unless it waits.
