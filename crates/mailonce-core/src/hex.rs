@@ -16,3 +16,18 @@ pub fn parse_hash(text: &str) -> Option<[u8; 32]> {
     }
     Some(hash)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_written_and_parsed() {
+        let hash: [u8; 32] = std::array::from_fn(|at| (at * 37) as u8);
+        assert_eq!(parse_hash(&format_hash(&hash)), Some(hash));
+        assert_eq!(parse_hash(&format_hash(&hash).to_uppercase()), Some(hash));
+        for bad in ["", "00", &"g".repeat(64), &"0".repeat(63), &"0".repeat(66)] {
+            assert_eq!(parse_hash(bad), None, "{bad}");
+        }
+    }
+}

@@ -16,7 +16,6 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    control::policy::{PolicyKind, PolicyStep, PolicyTrace, PolicyVerdict},
     control::stop::{
         CreateStopResult, MAX_REASON_CHARS, MAX_RELEASE_RATE, MAX_STOPS, SendOrigin, Stop, StopAuthor, StopKind,
         StopMode, StopScope, Stops,
@@ -24,7 +23,10 @@ use mailonce_core::{
     handoff::{Handoff, HandoffState},
     id::{StopId, TeamId},
     operation::IdempotentResult,
-    outbound::email::Email,
+    outbound::{
+        email::Email,
+        policy_trace::{PolicyKind, PolicyStep, PolicyTrace, PolicyVerdict},
+    },
     ports::store::StoreError,
     problem::{Code, Problem},
 };

@@ -1,12 +1,12 @@
 //! Send receipts: the answer that callers get to a send.
 
 use mailonce_core::{
-    control::policy::PolicyStep,
     id::{EmailId, TeamId, ThreadId},
     key::InstallSecret,
     outbound::{
         email::{Email, EmailState, Guard},
         holds::Holds,
+        policy_trace::PolicyStep,
     },
     time::Time,
 };

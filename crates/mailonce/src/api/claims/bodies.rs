@@ -20,9 +20,9 @@ use utoipa::{
 };
 
 use crate::{
-    api::{
-        control::policy::PolicyStepBody,
-        outbound::email_bodies::{TtlBody, text_or_object_schema},
+    api::outbound::{
+        email_bodies::{TtlBody, text_or_object_schema},
+        policy_steps::PolicyStepBody,
     },
     http::json::{StrictObject, object_or_null},
 };

@@ -6,10 +6,10 @@ use axum::{Json, extract::State, http::StatusCode, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
     claims::{ClaimEvidence, ClaimQuery, ClaimResolution, ClaimState},
-    control::policy::{PolicyKind, PolicyStep, PolicyVerdict},
     id::ClaimId,
     key::Key,
     limits,
+    outbound::policy_trace::{PolicyKind, PolicyStep, PolicyVerdict},
     problem::{Code, Problem},
 };
 use mailonce_engine::{
@@ -26,8 +26,10 @@ use crate::{
             ClaimBody, ClaimEvidenceBody, ClaimPage, ClaimTokenBody, CompleteClaimBody, FailClaimBody, NewClaimBody,
             RenewClaimBody, ResolveClaimBody, WonClaimBody, check_reason, lease_seconds,
         },
-        control::policy::policy_body,
-        outbound::emails::{SendPreferences, page_limit},
+        outbound::{
+            emails::{SendPreferences, page_limit},
+            policy_steps::policy_body,
+        },
         pagination::created_response,
     },
     http::{

@@ -24,8 +24,8 @@ use mailonce_core::{
 use mailonce_engine::Caller;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 use std::time::Duration;
+use uuid::Uuid;
 
 use super::{ToolContext, object};
 use crate::{http::json_body, mcp::json_rpc::RpcError};
