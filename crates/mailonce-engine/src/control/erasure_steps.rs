@@ -575,11 +575,11 @@ fn remove_fields(data: &mut Value, names: &[&str]) {
 /// Removes aliases from the addressees of questions: mail to an alias can only fail. Without an addressee left, the
 /// setting is removed.
 fn drop_erased_addressees(settings: &mut Value) {
-    let Some(to) = settings.pointer_mut("/escalation_email/to").and_then(Value::as_array_mut) else { return };
+    let Some(to) = settings.pointer_mut("/notify/to").and_then(Value::as_array_mut) else { return };
     to.retain(|address| !address.as_str().is_some_and(is_alias));
     if to.is_empty() {
         tracing::warn!("the last addressee of emails about questions was erased; set escalation_email again");
-        settings["escalation_email"] = Value::Null;
+        settings["notify"] = Value::Null;
     }
 }
 

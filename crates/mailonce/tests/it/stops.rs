@@ -205,7 +205,9 @@ async fn the_command_line_shows_what_is_stopped() {
     let server = cli.start_dev(&[]).await;
     let stop = cli.run(&["stop", "--team", "--reason", "a test"]).await.expect_exit(0).json();
     let stop = stop["id"].as_str().unwrap();
-    let tried = cli.run(&["policy", "try", "--plain", "--from", "a@x.test", "--to", "b@x.test"]).await.expect_exit(0);
+    let would_send =
+        ["policy", "try", "--plain", "--from", "a@x.test", "--to", "b@x.test", "--subject", "Hi", "--text", "Hi."];
+    let tried = cli.run(&would_send).await.expect_exit(0);
     assert!(tried.stdout.contains("wait until a stop ends"), "{tried:?}");
     let waited = cli.run(&[&send_args("1", "x")[..], &["--plain", "--wait", "1"]].concat()).await.expect_exit(4);
     assert!(waited.stdout.contains("stopped_by") && waited.stderr.contains(stop), "{waited:?}");

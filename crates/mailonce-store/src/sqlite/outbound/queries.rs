@@ -230,11 +230,7 @@ pub(crate) fn key_view(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::{
-        Sqlite,
-        outbound::{accept, key_bindings},
-        schema,
-    };
+    use crate::sqlite::{Sqlite, outbound::accept_statements, schema};
 
     fn ledger() -> (tempfile::TempDir, Connection) {
         let home = tempfile::tempdir().unwrap();
