@@ -51,7 +51,7 @@ string_enum! {
         SignInLink = "sign_in_link",
         /// A link by which somebody decides a question.
         ApprovalLink = "approval_link",
-        /// A place to which questions for people are posted.
+        /// A chat or webhook URL to which open questions are posted.
         NotificationTarget = "notification_target",
         /// The access that a person gave to a client.
         Connection = "connection",

@@ -2,6 +2,7 @@
 //!
 //! A hard reason means that a machine wrote the mail or that nobody can receive a reply. A soft reason is a sign that
 //! policy may override. Whether a mail is our own is not decided here: only the ledger knows what we sent.
+//! The headers are read in `parse/automation_signs.rs`.
 
 use crate::{parse::ParsedMail, string_enum::string_enum};
 

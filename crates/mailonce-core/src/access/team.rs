@@ -122,8 +122,8 @@ impl ApiKey {
         access.is_none_or(|access| access.kind == PersonalAccessKind::Connection)
     }
 
-    /// Whether it may be used from this IP address. A key that is restricted to addresses cannot be used from an
-    /// unknown one.
+    /// Whether it may be used from this IP address. A key that is restricted to addresses cannot be used when the
+    /// caller's address is not known.
     pub fn may_call_from(&self, ip: Option<IpAddr>) -> bool {
         let allowed = |ip: IpAddr| self.details.allow_ips.iter().any(|block| block.contains_ip(ip.to_canonical()));
         self.details.allow_ips.is_empty() || ip.is_some_and(allowed)

@@ -34,7 +34,7 @@ pub fn is_alias(address: &str) -> bool {
     address.starts_with("erased-") && address.rsplit_once('@').is_some_and(|(_, domain)| domain == ALIAS_DOMAIN)
 }
 
-/// Finds and replaces one address of one team.
+/// Replaces one email address by its alias wherever the data of a team contains it.
 #[derive(Clone, Debug)]
 pub struct AddressEraser {
     /// The team.

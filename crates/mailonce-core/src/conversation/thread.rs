@@ -116,9 +116,9 @@ pub enum ThreadLeaseResult {
 pub struct ThreadEdit {
     /// All labels, in the place of those it has.
     pub labels: Option<Vec<String>>,
-    /// Labels that it loses.
+    /// Labels to remove.
     pub remove_labels: Vec<String>,
-    /// Labels that it gets.
+    /// Labels to add.
     pub add_labels: Vec<String>,
     /// Whether it is handled.
     pub handled: Option<bool>,

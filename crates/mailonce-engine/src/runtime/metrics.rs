@@ -110,7 +110,7 @@ struct OutboxLabels {
     outcome: &'static str,
 }
 
-/// Workers and loops are a closed set.
+/// Labels of the panic counter. `worker` is one of a fixed set of names, so the number of time series is bounded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PanicLabels {
     worker: &'static str,

@@ -189,7 +189,8 @@ fn digit_group_shapes(search_text: &SearchText, groups: &[Range<usize>], seps: &
     if one_sep && (seps[0] == ' ' || seps[0] == '-') && (singles || even) && !dated {
         return vec![shape(first, last, true)];
     }
-    // Two numbers side by side are separate numbers. More are a telephone number, a card number or a table.
+    // Two groups of unequal length are separate numbers. Three or more are a telephone number, a card number or a
+    // table.
     if seps.iter().all(|sep| *sep == ' ') && groups.len() == 2 && total <= *CODE_DIGITS.end() {
         return groups
             .iter()

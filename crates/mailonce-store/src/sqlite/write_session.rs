@@ -97,7 +97,7 @@ pub(crate) struct WriteSession<'c> {
     changed_emails: Vec<Email>,
     /// Wake-ups of the current group for inbound subscribers, sent after the commit.
     wake_ups: Vec<InboundWakeUp>,
-    /// The ordered bits of the highest id of the inbound side that was used, and the value that is saved.
+    /// The highest inbound id used so far, as ordered bits, and the value that the ledger has saved.
     highest_id: i64,
     saved_id: i64,
     wal: Arc<WalState>,

@@ -81,7 +81,7 @@ string_enum! {
 /// An action on the handoffs of an email.
 #[derive(Clone, Debug)]
 pub enum HandoffAction {
-    /// A worker has reached the point of no return.
+    /// Commits the `sending` marker. From here on, the next hop may have received the email.
     Mark {
         /// The worker's lease.
         lease: LeaseRef,

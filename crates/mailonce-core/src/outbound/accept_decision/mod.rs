@@ -81,7 +81,7 @@ pub trait AcceptReader {
     fn expiry_cutoff(&self, now: Time) -> Time;
     /// How often a key was bound, and what it is bound to now.
     fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<(u32, Option<KeyBinding>), Self::Error>;
-    /// The email to several recipients that occupies this key as a shadow key.
+    /// The email to several recipients that has this key as the shadow key of one of them.
     fn occupant(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Self::Error>;
     /// The current usage of a budget.
     fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> Result<u64, Self::Error>;

@@ -91,6 +91,7 @@ impl Tables {
         IdempotentResult::Done(acted)
     }
 
+    /// Applies an action, unless it records evidence that is recorded already.
     fn apply_action_once(&mut self, team: TeamId, id: EmailId, act: &HandoffAction, now: Time) -> HandoffActionResult {
         let anybody = self.outbound.emails.get(&id).filter(|_| mutant!("act-of-any-team")).cloned();
         let Some(mut email) = anybody.or_else(|| self.outbound.email_of_team(team, id)) else {

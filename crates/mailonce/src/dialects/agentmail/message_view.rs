@@ -92,7 +92,7 @@ pub(super) fn thread_id_of(entry: &ThreadEntry) -> Uuid {
     }
 }
 
-/// The mailonce id of an email.
+/// The mailonce id of an entry of a thread: a message or an email.
 pub(super) fn entry_id(entry: &ThreadEntry) -> Uuid {
     match entry {
         ThreadEntry::Message(message) => message.id.0,
