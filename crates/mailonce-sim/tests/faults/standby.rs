@@ -17,7 +17,9 @@ use crate::fixtures::{binary, child_processes, summary_writer, temp_dir};
 use crate::parallel_scenarios::run_scenario;
 
 /// How often the standby is stopped until an email is in doubt.
-const MAX_TRIES: usize = 40;
+const MAX_TRIES: u32 = 40;
+/// How long the email may take to reach its commit at the first try. Later tries wait longer.
+const FIRST_PAUSE: Duration = Duration::from_millis(300);
 /// How long anything may take on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -93,11 +95,13 @@ fn inbox_with_code(at: SocketAddr) -> Result<(String, String)> {
     Ok((address.to_owned(), found.body["data"][0]["id"].as_str().unwrap().to_owned()))
 }
 
-/// Makes calls while an operator cancels the wait of their commits, which are then on the primary only.
+/// Makes calls while an operator cancels the wait of their commits, which are then on the primary only. The operator
+/// begins after a `pause`, which leaves the calls time to reach their commits.
 fn send_and_cancel_waits(
     replicas: &ReplicatedPostgres,
     calls: &[RepeatableRequest],
     nodes: &[&ServerProcess],
+    pause: Duration,
 ) -> Vec<(String, u16)> {
     let is_over = Mutex::new(false);
     std::thread::scope(|scope| {
@@ -106,6 +110,7 @@ fn send_and_cancel_waits(
             *is_over.lock().unwrap() = true;
             statuses
         });
+        std::thread::sleep(pause);
         server_fixture::wait_until("the calls", STEP_TIMEOUT, || {
             replicas.cancel_sync_waits().unwrap();
             *is_over.lock().unwrap()
@@ -127,9 +132,9 @@ fn leave_email_unconfirmed(
     email: &[RepeatableRequest],
     node: &[&ServerProcess],
 ) -> Vec<(String, u16)> {
-    for _ in 0..MAX_TRIES {
+    for attempt in 1..=MAX_TRIES {
         replicas.stop_standby().unwrap();
-        let statuses = send_and_cancel_waits(replicas, email, node);
+        let statuses = send_and_cancel_waits(replicas, email, node, FIRST_PAUSE * attempt.min(10));
         if count_emails(replicas) == "2" {
             return statuses;
         }
@@ -171,7 +176,7 @@ pub(crate) fn run_unconfirmed() {
     let everything: Vec<RepeatableRequest> = writes.iter().chain(&reads).cloned().collect();
 
     let mut first = leave_email_unconfirmed(&mut replicas, &writes[..1], &one);
-    first.extend(send_and_cancel_waits(&replicas, &writes[1..], &one));
+    first.extend(send_and_cancel_waits(&replicas, &writes[1..], &one, Duration::ZERO));
     assert!(first.iter().all(|(_, status)| *status == 503), "{first:?}");
     // The mail with the code, and the one with an unknown outcome.
     assert_eq!(count_emails(&mut replicas), "2", "nothing is in doubt");

@@ -199,7 +199,9 @@ async fn look_alikes_without_a_key_are_not_held_in_a_dialect() {
         }
     }
     assert_eq!(ids.len(), 4, "each is a mail of its own");
-    let held = world.send_without_key(&mail()).await.expect_status(202);
+    // The native API holds what the dialects send.
+    let near = mail_with(json!({ "text": "The same words id?" }));
+    let held = world.send_without_key(&near).await.expect_status(202);
     assert_eq!(held.body["state"], "held");
     let id = held.body["id"].as_str().unwrap();
     // A held mail is shown as queued and not as sent.

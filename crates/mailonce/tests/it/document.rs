@@ -248,7 +248,9 @@ over_memory_and_sqlite! {
         for (method, path, mut example) in example_requests() {
             // Two bodies name another object, which an example cannot know.
             if path.ends_with("/approval-links") {
-                example["person"] = json!(ids["people"]);
+                let decider = json!({ "name": "Decider", "role": "approver" });
+                let decider = world.post("/v1/people", &decider).await.expect_status(201).string_field("id");
+                example["person"] = json!(decider);
             } else if path.ends_with("/reroute") {
                 example["to"] = json!("sandbox");
             }

@@ -141,6 +141,19 @@ const COLUMNS_WITHOUT_A_PERSON: &[&str] = &[
     "keys.answer",
     "raws.bytes",
     "wires.bytes",
+    // Ids, times and numbers.
+    "audit_names.id",
+    "events.about",
+    "events.at",
+    "events.rev",
+    // Not planted here: what other systems answered, what the server noted, and calls that were answered by a replay.
+    "artifacts.found",
+    "deliveries.target",
+    "deliveries.trouble",
+    "handoffs.work",
+    "messages.marks",
+    "notices.log",
+    "suppressed.latest",
     // Hashes.
     "artifacts.hash",
     "audit_chains",

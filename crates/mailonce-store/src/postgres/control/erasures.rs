@@ -74,7 +74,7 @@ const DELETE_OF_MESSAGE: [&str; 2] = [
 const LOCK_DUE_BODIES: &str = "
     SELECT e.id FROM emails e
      WHERE e.team = $1 AND e.settled_at <= $2 AND e.body IS NOT NULL
-       AND NOT EXISTS (SELECT FROM handoffs h WHERE h.team = e.team AND h.email = e.email
+       AND NOT EXISTS (SELECT FROM handoffs h WHERE h.team = e.team AND h.email = e.id
             AND h.state IN ('scheduled', 'queued', 'leased', 'sending', 'unknown', 'held'))
      ORDER BY e.settled_at LIMIT $3 FOR UPDATE OF e SKIP LOCKED";
 const DROP_BODIES: &str = "UPDATE emails SET body = NULL WHERE team = $1 AND id = ANY ($2)";

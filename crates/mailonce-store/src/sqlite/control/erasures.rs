@@ -196,10 +196,14 @@ fn redact_thread(ledger: &WriteSession<'_>, eraser: &AddressEraser, id: ThreadId
 /// The artifacts of a message whose consumers name the person, with the consumers after redacting.
 fn named_consumers(
     conn: &Connection,
-    eraser: &AddressEraser,
+    (eraser, number): (&AddressEraser, i64),
     inbox: InboxId,
     message: MessageId,
 ) -> Result<Vec<(i64, Consumption)>> {
+    // The rows of artifacts have no team of their own.
+    if messages::by_id(conn, eraser.team, number, message)?.is_none() {
+        return Ok(Vec::new());
+    }
     let mut statement = conn.prepare_cached(CONSUMERS).map_err(store_error)?;
     let rows = statement.query_map(params![ordered_bits(inbox.0), message.0.as_bytes()], |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
@@ -221,7 +225,8 @@ fn redact_consumers(
     inbox: InboxId,
     message: MessageId,
 ) -> Result<usize> {
-    let named = named_consumers(ledger.conn, eraser, inbox, message)?;
+    let Some(number) = ledger.team_number(eraser.team) else { return Ok(0) };
+    let named = named_consumers(ledger.conn, (eraser, number), inbox, message)?;
     for (artifact, consumed) in &named {
         ledger
             .execute("UPDATE artifacts SET consumed = ?2 WHERE artifact = ?1", params![artifact, to_json(consumed)?])?;
@@ -316,9 +321,10 @@ impl ErasureStore for Sqlite {
     }
 
     async fn redact_consumers(&self, eraser: &AddressEraser, inbox: InboxId, message: MessageId) -> Result<usize> {
+        let Some(number) = self.team_number(eraser.team) else { return Ok(0) };
         let (eraser, reader_eraser) = (eraser.clone(), eraser.clone());
         // Found by a reader, because most messages have none.
-        let found = self.run_query(move |conn| named_consumers(conn, &reader_eraser, inbox, message)).await?;
+        let found = self.run_query(move |conn| named_consumers(conn, (&reader_eraser, number), inbox, message)).await?;
         if found.is_empty() {
             return Ok(0);
         }
