@@ -246,13 +246,14 @@ over_memory_and_sqlite! {
         let ids = create_documented_objects(&world).await;
         let mut count = 0;
         for (method, path, mut example) in example_requests() {
-            // Two bodies name another object, which an example cannot know.
+            // An example cannot know the ids of other objects.
             if path.ends_with("/approval-links") {
                 let decider = json!({ "name": "Decider", "role": "approver" });
                 let decider = world.post("/v1/people", &decider).await.expect_status(201).string_field("id");
                 example["person"] = json!(decider);
             } else if path.ends_with("/reroute") {
-                example["to"] = json!("sandbox");
+                // Needs a second transport, which this server does not have.
+                continue;
             }
             let segments: Vec<&str> = path.split('/').collect();
             let known = |(at, segment): (usize, &&str)| match *segment {
