@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use mailonce_sim::harness::{
+    child_processes::sleep,
     http::{self, HttpReply},
     postgres_cluster::PostgresCluster,
     replicated_postgres::ReplicatedPostgres,
@@ -110,7 +111,7 @@ fn send_and_cancel_waits(
             *is_over.lock().unwrap() = true;
             statuses
         });
-        std::thread::sleep(pause);
+        sleep(pause);
         server_fixture::wait_until("the calls", STEP_TIMEOUT, || {
             replicas.cancel_sync_waits().unwrap();
             *is_over.lock().unwrap()
