@@ -153,13 +153,13 @@ pub fn reach(name: &str) {
     use rustix::process::{Signal, getpid, kill_process};
     use std::sync::atomic::{AtomicU64, Ordering};
     static REACHED: AtomicU64 = AtomicU64::new(0);
-    let Some(wish) = TRIGGER.as_ref().filter(|wish| wish.point == name) else { return };
-    if REACHED.fetch_add(1, Ordering::SeqCst) + 1 != wish.nth_hit {
+    let Some(trigger) = TRIGGER.as_ref().filter(|trigger| trigger.point == name) else { return };
+    if REACHED.fetch_add(1, Ordering::SeqCst) + 1 != trigger.nth_hit {
         return;
     }
-    eprintln!("failpoint {name} {}", if wish.sends_stop { "stop" } else { "kill" });
+    eprintln!("failpoint {name} {}", if trigger.sends_stop { "stop" } else { "kill" });
     let mut seen = std::time::Instant::now();
-    let sent = kill_process(getpid(), if wish.sends_stop { Signal::STOP } else { Signal::KILL });
+    let sent = kill_process(getpid(), if trigger.sends_stop { Signal::STOP } else { Signal::KILL });
     // Another thread may handle the signal, a moment later.
     while sent.is_ok() && seen.elapsed() < STOP_DETECTION_GAP {
         seen = std::time::Instant::now();

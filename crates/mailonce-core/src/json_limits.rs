@@ -30,7 +30,7 @@ struct Container {
     members: usize,
 }
 
-struct Scanner {
+struct JsonScanner {
     open: [Container; limits::JSON_DEPTH],
     depth: usize,
     values: usize,
@@ -38,7 +38,7 @@ struct Scanner {
     last_string: usize,
 }
 
-impl Scanner {
+impl JsonScanner {
     fn enter(&mut self, is_object: bool) -> Result<(), JsonLimitExceeded> {
         let slot = self.open.get_mut(self.depth).ok_or(JsonLimitExceeded::Depth)?;
         *slot = Container { is_object, members: 0 };
@@ -70,7 +70,8 @@ impl Scanner {
 
 /// Checks nesting, members, names and the number of values.
 pub fn check(bytes: &[u8]) -> Result<(), JsonLimitExceeded> {
-    let mut scanner = Scanner { open: [Container::default(); limits::JSON_DEPTH], depth: 0, values: 0, last_string: 0 };
+    let mut scanner =
+        JsonScanner { open: [Container::default(); limits::JSON_DEPTH], depth: 0, values: 0, last_string: 0 };
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
         at += 1;

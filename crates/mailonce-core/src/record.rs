@@ -122,7 +122,7 @@ impl Record {
 
     fn transport_event(&self, before: Option<&Self>) -> Option<(EventKind, Value)> {
         let (is, was) = (self.parse_json::<TransportState>()?, before.and_then(Self::parse_json::<TransportState>));
-        let kind = match (was.is_some_and(|was| was.rests), is.rests) {
+        let kind = match (was.is_some_and(|was| was.is_breaker_open), is.is_breaker_open) {
             (false, true) => EventKind::TransportBreakerOpened,
             (true, false) => EventKind::TransportBreakerClosed,
             _ => return None,
@@ -139,12 +139,14 @@ impl Record {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransportState {
     /// Whether its circuit breaker is open, so that its email waits.
-    pub rests: bool,
+    #[serde(rename = "rests")]
+    pub is_breaker_open: bool,
     /// The reply of the next hop that opened it.
     pub reason: Option<String>,
     /// Since when email of this team waits for it although no node has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub orphaned: Option<Time>,
+    #[serde(rename = "orphaned")]
+    pub missing_since: Option<Time>,
     /// When an operator of this team last rerouted its email.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerouted_at: Option<Time>,

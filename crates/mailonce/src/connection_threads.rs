@@ -29,10 +29,10 @@ impl ConnectionThreads {
     }
 
     /// Serves a connection on the thread with the fewest connections.
-    pub(crate) fn serve<Served: Future<Output = ()> + Send + 'static>(
+    pub(crate) fn serve<Fut: Future<Output = ()> + Send + 'static>(
         &self,
         stream: TcpStream,
-        attend: impl FnOnce(TcpStream) -> Served + Send + 'static,
+        serve_connection: impl FnOnce(TcpStream) -> Fut + Send + 'static,
     ) -> io::Result<()> {
         let Some(thread) = self.0.iter().min_by_key(|thread| Arc::strong_count(&thread.connections)) else {
             return Ok(());
@@ -41,7 +41,7 @@ impl ConnectionThreads {
         thread.handle.spawn(async move {
             // Registered inside the task, so that this thread's reactor wakes the connection.
             match TcpStream::from_std(stream) {
-                Ok(stream) => attend(stream).await,
+                Ok(stream) => serve_connection(stream).await,
                 Err(error) => tracing::warn!(%error, "registering a connection on its thread failed"),
             }
             drop(connection);
@@ -57,7 +57,7 @@ impl ConnectionThread {
         let (open, closed) = oneshot::channel::<()>();
         // Dropping the sender ends the thread; nothing is ever sent.
         let serve = move || runtime.block_on(async { closed.await.unwrap_or_default() });
-        thread::Builder::new().name(format!("lane-{number}")).spawn(serve)?;
+        thread::Builder::new().name(format!("http-{number}")).spawn(serve)?;
         Ok(Self { handle, connections: Arc::default(), _open: open })
     }
 }
@@ -69,7 +69,7 @@ mod tests {
     use tokio::{io::AsyncReadExt as _, net::TcpListener};
 
     #[tokio::test]
-    async fn connections_are_shared_out_evenly_and_end_with_their_lanes() {
+    async fn connections_are_shared_out_evenly_and_end_with_their_threads() {
         let (threads, listener) = (ConnectionThreads::open().unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
         let (seen, at) = (Arc::new(Mutex::new(BTreeMap::<String, usize>::new())), listener.local_addr().unwrap());
         let each = 3;
@@ -77,12 +77,12 @@ mod tests {
         for _ in 0..each * threads.0.len() {
             clients.push(TcpStream::connect(at).await.unwrap());
             let (stream, seen) = (listener.accept().await.unwrap().0, Arc::clone(&seen));
-            let attend = |mut stream: TcpStream| async move {
+            let serve_connection = |mut stream: TcpStream| async move {
                 let name = thread::current().name().unwrap_or_default().to_owned();
                 *seen.lock().unwrap().entry(name).or_default() += 1;
                 let _never = stream.read_u8().await;
             };
-            threads.serve(stream, attend).unwrap();
+            threads.serve(stream, serve_connection).unwrap();
         }
         let all = || seen.lock().unwrap().values().sum::<usize>() == clients.len();
         while !all() {

@@ -110,15 +110,17 @@ mod rigged {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ClockReading {
     boot: String,
-    even: i64,
-    wall: i64,
+    #[serde(rename = "even")]
+    boot_ms: i64,
+    #[serde(rename = "wall")]
+    wall_ms: i64,
 }
 
 impl ClockReading {
     fn now() -> Option<Self> {
         let boot = std::fs::read_to_string(BOOT_ID_PATH).ok()?.trim().to_owned();
         let clock = WallClock::default();
-        Some(Self { boot, even: clock.boot_clock_ms(), wall: clock.now().0 })
+        Some(Self { boot, boot_ms: clock.boot_clock_ms(), wall_ms: clock.now().0 })
     }
 
     /// Reads the last recorded reading. A missing or damaged file counts as no reading.
@@ -127,7 +129,7 @@ impl ClockReading {
     }
 
     fn was_set_since(&self, before: &Self) -> bool {
-        let offset = |reading: &Self| reading.wall - reading.even;
+        let offset = |reading: &Self| reading.wall_ms - reading.boot_ms;
         self.boot == before.boot && (offset(self) - offset(before)).abs() > CLOCK_JUMP_MS
     }
 
@@ -174,13 +176,13 @@ mod tests {
         let now = ClockReading::now().expect("this machine has a boot id");
         assert!(!WallClock::open(folder.path()).was_wall_clock_set(), "no earlier reading");
         for (wall, boot, was_set) in [
-            (now.wall, now.boot.as_str(), false),
-            (now.wall + CLOCK_JUMP_MS / 2, &now.boot, false),
-            (now.wall - 7_200_000, &now.boot, true),
-            (now.wall + 7_200_000, &now.boot, true),
-            (now.wall + 7_200_000, "another start", false),
+            (now.wall_ms, now.boot.as_str(), false),
+            (now.wall_ms + CLOCK_JUMP_MS / 2, &now.boot, false),
+            (now.wall_ms - 7_200_000, &now.boot, true),
+            (now.wall_ms + 7_200_000, &now.boot, true),
+            (now.wall_ms + 7_200_000, "another start", false),
         ] {
-            let before = ClockReading { wall, boot: boot.to_owned(), even: now.even };
+            let before = ClockReading { wall_ms: wall, boot: boot.to_owned(), boot_ms: now.boot_ms };
             before.save(&reading_path(folder.path())).unwrap();
             assert_eq!(ClockReading::read(&reading_path(folder.path())), Some(before));
             assert_eq!(WallClock::open(folder.path()).was_wall_clock_set(), was_set, "{wall} {boot}");

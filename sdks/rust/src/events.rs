@@ -57,14 +57,14 @@ impl Events {
 
     /// Every event from now on, or behind `after`, each once and in order, over any number of cuts. Remember its `cursor` to
     /// go on in another process. Dropping it ends it.
-    pub fn stream(&self, query: EventQuery) -> Followed {
+    pub fn stream(&self, query: EventQuery) -> EventFollower {
         let query = EventQuery { limit: None, ..query };
-        Followed { caller: Arc::clone(&self.caller), query, open: None, frames: Frames::default(), failed: 0 }
+        EventFollower { caller: Arc::clone(&self.caller), query, open: None, frames: Frames::default(), failed: 0 }
     }
 }
 
 /// A stream of events.
-pub struct Followed {
+pub struct EventFollower {
     caller: Arc<Caller>,
     query: EventQuery,
     open: Option<Following>,
@@ -73,13 +73,13 @@ pub struct Followed {
     failed: u32,
 }
 
-impl std::fmt::Debug for Followed {
+impl std::fmt::Debug for EventFollower {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Followed").field("query", &self.query).finish_non_exhaustive()
     }
 }
 
-impl Followed {
+impl EventFollower {
     /// The place behind what was seen. Pass it as `after` to go on from here.
     pub fn cursor(&self) -> Option<&str> {
         self.query.after.as_deref()

@@ -31,7 +31,7 @@ pub use call::Call;
 pub use claims::{AfterError, ClaimKey, OnUnknown, OnceCall, OnceRun, UnknownClaim, step_key};
 pub use emails::{EmailQuery, Emails};
 pub use error::{Error, Fault, Retry};
-pub use events::{EventQuery, Events, Followed};
+pub use events::{EventFollower, EventQuery, Events};
 pub use inboxes::{Inboxes, MessageQuery, WaitFor, Work, WorkError};
 pub use key::{bare_address, derive_key};
 pub use lease::HeldLease;

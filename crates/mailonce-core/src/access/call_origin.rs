@@ -181,7 +181,7 @@ impl CallOrigin {
     /// Runs synchronous work of a call on another thread.
     pub fn run<T>(origin: Option<Arc<Self>>, work: impl FnOnce() -> T) -> T {
         let mut slot = Some(origin);
-        let _entered = Entered::enter(&mut slot);
+        let _entered = CallScope::enter(&mut slot);
         work()
     }
 }
@@ -194,16 +194,16 @@ thread_local! {
 }
 
 /// Swaps a slot with that of the thread, and swaps back when dropped, also after a panic.
-struct Entered<'a>(&'a mut Slot);
+struct CallScope<'a>(&'a mut Slot);
 
-impl<'a> Entered<'a> {
+impl<'a> CallScope<'a> {
     fn enter(slot: &'a mut Slot) -> Self {
         CURRENT.with_borrow_mut(|current| mem::swap(current, slot));
         Self(slot)
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for CallScope<'_> {
     fn drop(&mut self) {
         CURRENT.with_borrow_mut(|current| mem::swap(current, self.0));
     }
@@ -220,7 +220,7 @@ impl<F: Future> Future for OriginScope<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut();
-        let _entered = Entered::enter(&mut this.slot);
+        let _entered = CallScope::enter(&mut this.slot);
         this.call.as_mut().poll(cx)
     }
 }

@@ -264,7 +264,7 @@ impl Claim {
         } else if self.repeat_cause == Some(RepeatCause::Policy) {
             // A failure settles its own attempt. An earlier one may have performed the side effect.
             self.state = ClaimState::Unknown;
-            self.losses += 1;
+            self.times_unknown += 1;
             self.lease = None;
             self.retry_at = None;
         } else {
@@ -284,7 +284,7 @@ impl Claim {
         if self.reports.len() == KEPT_REPORTS {
             self.reports.remove(0);
         }
-        self.reports.push(ClaimReport { at: clock.now, says, by });
+        self.reports.push(ClaimReport { at: clock.now, finding: says, by });
         if says == ClaimEvidence::NotFound {
             return (Applied, Some(self.changed(EventKind::ClaimEvidence, clock.now, &json!({ "says": says }))), None);
         }

@@ -3,36 +3,26 @@
 use serde_json::json;
 
 use super::{Claim, ClaimClock, ClaimState, LostHolderPolicy, RETRY_AFTER_MS, RepeatCause};
-use crate::{
-    events::event::{EventKind, NewEvent},
-    mutant,
-};
+use crate::events::event::{EventKind, NewEvent};
 
 impl Claim {
     /// Applies the end of the lease and of the policy's pause. Returns the events; none if nothing is due.
     pub fn lapse(&mut self, clock: ClaimClock) -> Vec<NewEvent> {
+        #[cfg(feature = "failpoints")]
+        let before = self.clone();
         let mut events = Vec::new();
         if let Some(expires_at) = self.lease.as_ref().map(|lease| lease.expires_at).filter(|at| *at <= clock.now) {
             match self.state {
-                _ if mutant!("claim-lease-never-ends") => {}
-                ClaimState::Begun if mutant!("claim-freed-after-beginning") => {
-                    self.state = ClaimState::Claimed;
-                    self.set_free(clock.now);
-                    events.push(self.changed(EventKind::ClaimFreed, clock.now, &json!({ "reason": "lease_ended" })));
-                }
                 ClaimState::Claimed => {
                     self.set_free(clock.now);
                     events.push(self.changed(EventKind::ClaimFreed, clock.now, &json!({ "reason": "lease_ended" })));
                 }
                 ClaimState::Begun => {
                     self.state = ClaimState::Unknown;
-                    self.losses += 1;
-                    let policy = self.on_unknown == LostHolderPolicy::Retry || mutant!("claim-hold-is-retry");
-                    let may_retry = policy && (!self.retried || mutant!("claim-policy-again-and-again"));
-                    let pause = if mutant!("claim-policy-without-pause") { 0 } else { RETRY_AFTER_MS };
-                    self.retry_at = may_retry.then(|| expires_at.plus(pause));
-                    let lost = self.changed(EventKind::ClaimUnknown, clock.now, &json!({}));
-                    events.extend(Some(lost).filter(|_| !mutant!("claim-loss-untold")));
+                    self.times_unknown += 1;
+                    let may_retry = self.on_unknown == LostHolderPolicy::Retry && !self.retried;
+                    self.retry_at = may_retry.then(|| expires_at.plus(RETRY_AFTER_MS));
+                    events.push(self.changed(EventKind::ClaimUnknown, clock.now, &json!({})));
                 }
                 _ => {}
             }
@@ -42,10 +32,11 @@ impl Claim {
         {
             self.state = ClaimState::Claimed;
             self.set_free(clock.now);
-            let cause = Some(RepeatCause::Policy).filter(|_| !mutant!("claim-repeat-unflagged"));
-            (self.retried, self.repeat_cause) = (true, cause);
+            (self.retried, self.repeat_cause) = (true, Some(RepeatCause::Policy));
             events.push(self.changed(EventKind::ClaimFreed, clock.now, &json!({ "reason": "policy" })));
         }
+        #[cfg(feature = "failpoints")]
+        super::mutants::alter_lapse(&before, self, &mut events, clock);
         events
     }
 }

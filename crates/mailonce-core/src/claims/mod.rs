@@ -26,6 +26,8 @@
 pub mod acquire;
 pub mod action;
 pub mod lapse;
+#[cfg(feature = "failpoints")]
+mod mutants;
 pub mod offer;
 pub mod period;
 #[cfg(test)]
@@ -169,7 +171,8 @@ pub struct ClaimReport {
     /// When it was recorded.
     pub at: Time,
     /// What it says.
-    pub says: ClaimEvidence,
+    #[serde(rename = "says")]
+    pub finding: ClaimEvidence,
     /// The API key that reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ApiKeyId>,
@@ -241,7 +244,8 @@ pub struct Claim {
     pub retry_at: Option<Time>,
     /// How often its outcome became unknown. Each time is a separate question for a person.
     #[serde(default)]
-    pub losses: u32,
+    #[serde(rename = "losses")]
+    pub times_unknown: u32,
     /// Whether the policy freed it once.
     #[serde(default)]
     pub retried: bool,
@@ -337,7 +341,7 @@ impl Claim {
             return kept.expires_at(ended_at.map(|at| at.max(offer.at)));
         }
         if self.is_ended() {
-            let is_settled = self.state == ClaimState::Completed && self.losses == 0;
+            let is_settled = self.state == ClaimState::Completed && self.times_unknown == 0;
             return if is_settled { self.ttl } else { kept }.expires_at(self.ended_at);
         }
         kept.expires_at(self.freed_at.filter(|_| self.is_free()))

@@ -147,7 +147,7 @@ impl Claim {
             on_unknown: LostHolderPolicy::Hold,
             ttl: ttl::DEFAULT,
             retry_at: None,
-            losses: 0,
+            times_unknown: 0,
             retried: false,
             repeat_cause: None,
             freed_at: None,

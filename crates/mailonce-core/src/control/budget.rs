@@ -220,7 +220,7 @@ impl From<&Charge> for RecordedCharge {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChargeMove {
     /// Charges in new periods, which must have room. Each replaces what was recorded for its budget.
-    pub take: Vec<Charge>,
+    pub new_charges: Vec<Charge>,
     /// Charges in periods that the email leaves.
     pub give_back: Vec<RecordedCharge>,
 }
@@ -244,7 +244,7 @@ impl ChargeMove {
         let is_open = |record: &&RecordedCharge| is_whole && record.ends_at > now;
         let take: Vec<Charge> = wanted.iter().filter(|charge| !stays(charge)).cloned().collect();
         let give_back = take.iter().filter_map(|charge| of_counter(charge.counter)).filter(is_open).copied().collect();
-        Self { take, give_back }
+        Self { new_charges: take, give_back }
     }
 }
 
@@ -360,7 +360,7 @@ impl BudgetUsage {
 
     /// Moves the charges of a rescheduled email from its old periods to its new ones.
     pub fn apply(&mut self, moved: &ChargeMove) {
-        self.add(&moved.take);
+        self.add(&moved.new_charges);
         for record in &moved.give_back {
             let used = self.used.entry(record.counter()).or_default();
             *used = used.saturating_sub(record.amount);

@@ -234,7 +234,8 @@ pub struct RuleDefinition {
     #[serde(default = "enforce")]
     pub mode: RuleMode,
     /// How its conditions are combined.
-    pub together: MatchMode,
+    #[serde(rename = "together")]
+    pub match_mode: MatchMode,
     /// Its conditions.
     pub conditions: Vec<RuleCondition>,
     /// The actions when it matches.
@@ -313,7 +314,8 @@ pub struct RuleMatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleEvaluation {
     /// The number of rules that were evaluated.
-    pub asked: usize,
+    #[serde(rename = "asked")]
+    pub evaluated_count: usize,
     /// The rules that matched, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub matched: Vec<RuleMatch>,
@@ -403,7 +405,7 @@ impl RuleDefinition {
         let blocks = self.actions.iter().any(|action| action.kind == RuleActionKind::Block);
         let ignore_sender = facts.sender == Some(SenderProof::Forged) && !blocks;
         for condition in &self.conditions {
-            match (condition.matches(facts, ignore_sender), self.together) {
+            match (condition.matches(facts, ignore_sender), self.match_mode) {
                 (Some(false), MatchMode::All) => return Some(false),
                 (Some(true), MatchMode::Any) => return Some(true),
                 (None, _) => open = true,
@@ -411,7 +413,7 @@ impl RuleDefinition {
             }
         }
         // A rule without conditions is about all mail.
-        if open { None } else { Some(self.conditions.is_empty() || self.together == MatchMode::All) }
+        if open { None } else { Some(self.conditions.is_empty() || self.match_mode == MatchMode::All) }
     }
 
     /// Validates it and returns an error for each invalid field.
@@ -471,7 +473,7 @@ impl RuleDefinition {
 pub fn evaluate(rules: &[Rule], direction: RuleDirection, facts: &MailFacts<'_>) -> RuleEvaluation {
     let mut evaluated = RuleEvaluation::default();
     for rule in rules.iter().filter(|rule| rule.definition.enabled && rule.definition.direction == direction) {
-        evaluated.asked += 1;
+        evaluated.evaluated_count += 1;
         if rule.definition.matches(facts) == Some(true) {
             let hit = RuleMatch { id: rule.id, name: rule.name.clone(), actions: rule.definition.actions.clone() };
             if rule.definition.mode == RuleMode::Observe {
@@ -514,7 +516,7 @@ mod tests {
             priority,
             enabled: true,
             mode: RuleMode::Enforce,
-            together,
+            match_mode: together,
             conditions,
             actions,
             require_auth: false,
@@ -613,7 +615,7 @@ mod tests {
         sort_by_priority(&mut rules);
         let evaluated = evaluate(&rules, RuleDirection::Inbound, &facts(&[]));
         assert_eq!(evaluated.matched.iter().map(|hit| hit.name.as_str()).collect::<Vec<_>>(), ["r1", "r2"]);
-        assert_eq!(evaluated.asked, 2);
+        assert_eq!(evaluated.evaluated_count, 2);
         assert!(evaluate(&rules, RuleDirection::Outbound, &facts(&[])).matched.is_empty());
         rules[1].definition.enabled = false;
         assert_eq!(evaluate(&rules, RuleDirection::Inbound, &facts(&[])).matched.len(), 2);

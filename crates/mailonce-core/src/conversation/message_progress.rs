@@ -16,19 +16,19 @@ use crate::{
 impl Message {
     /// Whether it may be offered to an agent now, as far as the message itself decides.
     pub fn may_be_offered(&self, now: Time) -> bool {
-        let put_off = self.annotations.turn.not_before.is_some_and(|at| now < at);
+        let put_off = self.annotations.progress.not_before.is_some_and(|at| now < at);
         self.state == MessageState::Unanswered && !put_off
     }
 
     /// Records one more offer. When that was one too many, skips the message and returns the event.
     pub fn record_offer(&mut self, now: Time) -> Option<NewEvent> {
         self.rev += 1;
-        self.annotations.turn.not_before = None;
-        if self.annotations.turn.offers < MAX_OFFERS || mutant!("offered-for-ever") {
-            self.annotations.turn.offers += 1;
+        self.annotations.progress.not_before = None;
+        if self.annotations.progress.offers < MAX_OFFERS || mutant!("offered-for-ever") {
+            self.annotations.progress.offers += 1;
             return None;
         }
-        self.annotations.turn.dead = true;
+        self.annotations.progress.dead = true;
         self.state = MessageState::Skipped;
         Some(self.to_event(EventKind::MessageSkipped, json!({ "reason": "max_offers_reached" }), now))
     }
@@ -37,8 +37,8 @@ impl Message {
     pub fn record_answer(&mut self, slot: ReplySlot, email: EmailId, now: Time) -> NewEvent {
         self.rev += 1;
         let replies = matches!(slot, ReplySlot::Reply(_));
-        self.annotations.turn.answers.retain(|(taken, _)| *taken != slot);
-        self.annotations.turn.answers.push((slot, email));
+        self.annotations.progress.answers.retain(|(taken, _)| *taken != slot);
+        self.annotations.progress.answers.push((slot, email));
         if replies && !mutant!("answered-still-open") {
             self.state = MessageState::Answered;
         }
@@ -59,7 +59,7 @@ impl Message {
     /// Postpones it.
     pub fn postpone(&mut self, until: Time) {
         self.rev += 1;
-        self.annotations.turn.not_before = Some(until);
+        self.annotations.progress.not_before = Some(until);
     }
 
     /// An event about it.

@@ -97,7 +97,7 @@ pub fn recipient_counted_on_release(message: &Message, before: &Email, after: &E
         return None;
     }
     let forwards = |(slot, id): &(ReplySlot, EmailId)| *id == before.id && matches!(slot, ReplySlot::Forward(_));
-    if message.annotations.turn.answers.iter().any(forwards) {
+    if message.annotations.progress.answers.iter().any(forwards) {
         return Some(None);
     }
     let wanted = message.head.reply_to.first().or(message.head.from.as_ref());
@@ -246,7 +246,7 @@ impl NewReply {
 
     /// The email that took the slot, unless that surely was not sent. Of a deleted email only the id is known.
     fn slot_taken_by(&self, ground: &ReplyContext) -> Option<EmailId> {
-        let turn = &ground.message.annotations.turn;
+        let turn = &ground.message.annotations.progress;
         let taken = turn.answered_by(&self.slot);
         if taken.is_none() && turn.answers.len() >= MAX_ANSWERS {
             return turn.answers.last().map(|(_, email)| *email);

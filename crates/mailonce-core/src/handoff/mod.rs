@@ -214,52 +214,62 @@ pub struct Handoff {
 pub struct HandoffProgress {
     /// When the first attempt was made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_try: Option<Time>,
+    #[serde(rename = "first_try")]
+    pub first_attempt_at: Option<Time>,
     /// When the running attempt was marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marked_at: Option<Time>,
     /// Attempts that may have succeeded. While there is one, the handoff is in doubt: it is never cancelled, failed
     /// over or marked as failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub doubts: Vec<u32>,
+    #[serde(rename = "doubts")]
+    pub attempts_in_doubt: Vec<u32>,
     /// When the first attempt in doubt was marked. The next hop's key window is counted from here.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub doubt_since: Option<Time>,
+    #[serde(rename = "doubt_since")]
+    pub in_doubt_since: Option<Time>,
     /// The provider account of the attempts in doubt. They may be repeated only there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     /// How often, since it is in doubt, the next hop was queried or the attempt repeated.
     #[serde(skip_serializing_if = "is_zero")]
-    pub asked: u32,
+    #[serde(rename = "asked")]
+    pub unknown_checks: u32,
     /// Whether only a person can resolve it, because the next hop contradicts itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub puzzling: bool,
+    #[serde(rename = "puzzling")]
+    pub needs_person: bool,
     /// Whether the email's policy has resent it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub resent: bool,
     /// Whether it is retried despite the doubt: the policy or a person asked for it, and no attempt since then was
     /// lost. An attempt that was surely refused or deferred does not reset this.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub again: bool,
+    #[serde(rename = "again")]
+    pub retry_despite_doubt: bool,
     /// Whether the recipient may get it twice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub may_duplicate: bool,
     /// Consecutive leases that ended with the death of their worker.
     #[serde(skip_serializing_if = "is_zero")]
-    pub lapses: u32,
+    #[serde(rename = "lapses")]
+    pub lost_leases: u32,
     /// Attempts that failed because of the transport itself. They do not count against the email.
     #[serde(skip_serializing_if = "is_zero")]
-    pub faults: u32,
+    #[serde(rename = "faults")]
+    pub transport_failures: u32,
     /// When no node was found to have its transport. Set when that was reported, until a node with the transport takes
     /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub orphaned: Option<Time>,
+    #[serde(rename = "orphaned")]
+    pub transport_missing_since: Option<Time>,
     /// Why it failed or was deferred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Whether it left without an `email.sent` event: a report or a person proved it, and that event says so.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub unannounced: bool,
+    #[serde(rename = "unannounced")]
+    pub left_without_sent_event: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -391,19 +401,21 @@ pub struct Evidence {
     /// Its source.
     pub source: EvidenceSource,
     /// What it states.
-    pub says: EvidenceFinding,
+    #[serde(rename = "says")]
+    pub finding: EvidenceFinding,
     /// A description.
     pub detail: String,
     /// A deduplication key: evidence with the same one is recorded once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub once: Option<String>,
+    #[serde(rename = "once")]
+    pub dedup_key: Option<String>,
 }
 
 impl Evidence {
     /// Erases the text that a next hop or a person gave.
     pub fn erase(&mut self, eraser: &AddressEraser) {
         self.detail = String::new();
-        self.once = self.once.take().map(|once| eraser.redact(&once).unwrap_or(once));
+        self.dedup_key = self.dedup_key.take().map(|once| eraser.redact(&once).unwrap_or(once));
     }
 }
 
@@ -455,7 +467,7 @@ impl Handoff {
 
     /// Whether some attempt may have succeeded without a known outcome.
     pub fn is_in_doubt(&self) -> bool {
-        !self.progress.doubts.is_empty()
+        !self.progress.attempts_in_doubt.is_empty()
     }
 }
 

@@ -59,20 +59,20 @@ pub struct RecoveryContext<'a> {
 pub fn next_recovery_action(
     handoff: &Handoff,
     on_unknown: OnUnknown,
-    way: RecoveryContext<'_>,
+    context: RecoveryContext<'_>,
     now: Time,
 ) -> RecoveryAction {
     let work = &handoff.progress;
-    if work.puzzling {
+    if work.needs_person {
         return RecoveryAction::Wait(None);
     }
-    let since = work.doubt_since.unwrap_or(now);
+    let since = work.in_doubt_since.unwrap_or(now);
     let mut looks = [
-        transport_recovery(handoff, way, since, now),
-        policy_recovery(handoff, on_unknown, since, now, way.earlier_clock),
+        transport_recovery(handoff, context, since, now),
+        policy_recovery(handoff, on_unknown, since, now, context.earlier_clock),
     ];
     // After one look-up without a hit, the email's resend policy takes precedence over further look-ups.
-    if work.asked > 0 && looks == [Some(RecoveryAction::LookUp), Some(RecoveryAction::Resend)] {
+    if work.unknown_checks > 0 && looks == [Some(RecoveryAction::LookUp), Some(RecoveryAction::Resend)] {
         looks.reverse();
     }
     let mut wait: Option<Time> = None;
@@ -87,27 +87,32 @@ pub fn next_recovery_action(
 }
 
 /// Whether the next hop surely still remembers the key of the first attempt in doubt.
-pub fn is_key_window_open(handoff: &Handoff, way: RecoveryContext<'_>, now: Time) -> bool {
-    let RecoveryMethod::IdempotencyKey { window_ms } = way.recovery else { return false };
-    let same_account = handoff.progress.account.as_deref() == Some(way.account);
-    let measured = |since: &Time| *since >= way.ages_reliable_since || mutant!("window-unmeasured");
-    let opened = handoff.progress.doubt_since.filter(measured);
+pub fn is_key_window_open(handoff: &Handoff, context: RecoveryContext<'_>, now: Time) -> bool {
+    let RecoveryMethod::IdempotencyKey { window_ms } = context.recovery else { return false };
+    let same_account = handoff.progress.account.as_deref() == Some(context.account);
+    let measured = |since: &Time| *since >= context.ages_reliable_since || mutant!("window-unmeasured");
+    let opened = handoff.progress.in_doubt_since.filter(measured);
     let closes = opened.map(|since| since.plus(window_ms - RecoveryMethod::window_margin_ms(window_ms)));
-    (way.earlier_clock.is_some() || mutant!("window-while-unsure"))
+    (context.earlier_clock.is_some() || mutant!("window-while-unsure"))
         && same_account
-        && closes.is_some_and(|closes| now.max(way.later_clock).plus(way.timeout_ms) < closes)
+        && closes.is_some_and(|closes| now.max(context.later_clock).plus(context.timeout_ms) < closes)
 }
 
-fn transport_recovery(handoff: &Handoff, way: RecoveryContext<'_>, since: Time, now: Time) -> Option<RecoveryAction> {
-    let asked = handoff.progress.asked;
-    match way.recovery {
-        RecoveryMethod::IdempotencyKey { .. } if is_key_window_open(handoff, way, now) => {
+fn transport_recovery(
+    handoff: &Handoff,
+    context: RecoveryContext<'_>,
+    since: Time,
+    now: Time,
+) -> Option<RecoveryAction> {
+    let asked = handoff.progress.unknown_checks;
+    match context.recovery {
+        RecoveryMethod::IdempotencyKey { .. } if is_key_window_open(handoff, context, now) => {
             let due = handoff.due_at.unwrap_or(now);
             Some(if due <= now { RecoveryAction::RetryInWindow } else { RecoveryAction::Wait(Some(due)) })
         }
         // The window may turn out to be open once the clocks are trusted again.
         RecoveryMethod::IdempotencyKey { .. }
-            if is_key_window_open(handoff, RecoveryContext { earlier_clock: Some(now), ..way }, now) =>
+            if is_key_window_open(handoff, RecoveryContext { earlier_clock: Some(now), ..context }, now) =>
         {
             Some(RecoveryAction::Wait(Some(now.plus(UNCERTAIN_CLOCK_RETRY_MS))))
         }
@@ -146,10 +151,12 @@ fn policy_recovery(
 
 /// When to check again after a look-up without a hit: for the next look-up, or for the resend that the policy asks for.
 pub fn next_look_up_at(handoff: &Handoff, on_unknown: OnUnknown, now: Time) -> Time {
-    let ask = now.plus((LOOK_UP_INTERVAL_MS << handoff.progress.asked.min(10)).min(MAX_LOOK_UP_INTERVAL_MS));
-    let wishes = on_unknown == OnUnknown::Resend && !handoff.progress.resent;
-    let resend = handoff.progress.doubt_since.filter(|_| wishes).map(|since| since.plus(RESEND_AFTER_MS).max(now));
-    resend.map_or(ask, |resend| resend.min(ask))
+    let next_look_up =
+        now.plus((LOOK_UP_INTERVAL_MS << handoff.progress.unknown_checks.min(10)).min(MAX_LOOK_UP_INTERVAL_MS));
+    let may_resend = on_unknown == OnUnknown::Resend && !handoff.progress.resent;
+    let resend =
+        handoff.progress.in_doubt_since.filter(|_| may_resend).map(|since| since.plus(RESEND_AFTER_MS).max(now));
+    resend.map_or(next_look_up, |resend| resend.min(next_look_up))
 }
 
 #[cfg(test)]
@@ -166,8 +173,8 @@ mod tests {
     /// A handoff in doubt since `T0` at account A.
     fn lost() -> Handoff {
         let work = HandoffProgress {
-            doubts: vec![1],
-            doubt_since: Some(T0),
+            attempts_in_doubt: vec![1],
+            in_doubt_since: Some(T0),
             account: Some("A".into()),
             ..HandoffProgress::default()
         };
@@ -186,7 +193,7 @@ mod tests {
     }
 
     /// A transport whose clocks agree with `now`.
-    fn way(recovery: RecoveryMethod) -> RecoveryContext<'static> {
+    fn context(recovery: RecoveryMethod) -> RecoveryContext<'static> {
         let (earlier, later) = (Some(Time(i64::MAX)), Time(0));
         RecoveryContext {
             recovery,
@@ -200,35 +207,40 @@ mod tests {
 
     #[test]
     fn a_key_is_repeated_while_its_window_is_surely_open() {
-        let look = |ms: i64| next_recovery_action(&lost(), OnUnknown::Hold, way(KEY), T0.plus(ms));
+        let look = |ms: i64| next_recovery_action(&lost(), OnUnknown::Hold, context(KEY), T0.plus(ms));
         let closes = 24 * HOUR - 30 * MINUTE - 30_000;
         assert_eq!(look(0), RecoveryAction::RetryInWindow);
         assert_eq!(look(closes - 1), RecoveryAction::RetryInWindow);
         assert_eq!(look(closes), RecoveryAction::Wait(None));
         let later = Handoff { due_at: Some(T0.plus(5)), ..lost() };
-        assert_eq!(next_recovery_action(&later, OnUnknown::Hold, way(KEY), T0), RecoveryAction::Wait(Some(T0.plus(5))));
+        assert_eq!(
+            next_recovery_action(&later, OnUnknown::Hold, context(KEY), T0),
+            RecoveryAction::Wait(Some(T0.plus(5)))
+        );
     }
 
     #[test]
     fn an_open_window_is_not_given_up_while_time_is_not_sure() {
-        let unsure = RecoveryContext { earlier_clock: None, ..way(KEY) };
+        let unsure = RecoveryContext { earlier_clock: None, ..context(KEY) };
         let look = |ms: i64| next_recovery_action(&lost(), OnUnknown::Hold, unsure, T0.plus(ms));
         assert_eq!(look(HOUR), RecoveryAction::Wait(Some(T0.plus(HOUR + MINUTE))));
         assert_eq!(look(24 * HOUR), RecoveryAction::Wait(None));
-        let set_back = RecoveryContext { ages_reliable_since: T0.plus(1), ..way(KEY) };
+        let set_back = RecoveryContext { ages_reliable_since: T0.plus(1), ..context(KEY) };
         assert_eq!(next_recovery_action(&lost(), OnUnknown::Hold, set_back, T0.plus(HOUR)), RecoveryAction::Wait(None));
     }
 
     #[test]
     fn a_next_hop_is_asked_after_it_settled_and_for_three_days() {
-        let ask = RecoveryMethod::LookUp { settle_delay_ms: 5 * MINUTE };
-        let look = |handoff: &Handoff, ms: i64| next_recovery_action(handoff, OnUnknown::Hold, way(ask), T0.plus(ms));
+        let next_look_up = RecoveryMethod::LookUp { settle_delay_ms: 5 * MINUTE };
+        let look = |handoff: &Handoff, ms: i64| {
+            next_recovery_action(handoff, OnUnknown::Hold, context(next_look_up), T0.plus(ms))
+        };
         assert_eq!(look(&lost(), 0), RecoveryAction::Wait(Some(T0.plus(5 * MINUTE))));
         assert_eq!(look(&lost(), 5 * MINUTE), RecoveryAction::LookUp);
         assert_eq!(look(&lost(), 72 * HOUR), RecoveryAction::Wait(None));
         let asked = Handoff {
             due_at: Some(T0.plus(HOUR)),
-            progress: HandoffProgress { asked: 1, ..lost().progress },
+            progress: HandoffProgress { unknown_checks: 1, ..lost().progress },
             ..lost()
         };
         assert_eq!(look(&asked, 5 * MINUTE), RecoveryAction::Wait(Some(T0.plus(HOUR))));
@@ -238,7 +250,7 @@ mod tests {
     #[test]
     fn an_email_that_asks_for_it_is_resent_once_after_ten_minutes() {
         let look = |handoff: &Handoff, ms: i64| {
-            next_recovery_action(handoff, OnUnknown::Resend, way(RecoveryMethod::None), T0.plus(ms))
+            next_recovery_action(handoff, OnUnknown::Resend, context(RecoveryMethod::None), T0.plus(ms))
         };
         let due = T0.plus(RESEND_AFTER_MS);
         assert_eq!(look(&lost(), 0), RecoveryAction::Wait(Some(due)));
@@ -246,17 +258,19 @@ mod tests {
         let resent = Handoff { progress: HandoffProgress { resent: true, ..lost().progress }, ..lost() };
         assert_eq!(look(&resent, RESEND_AFTER_MS), RecoveryAction::Wait(None));
         assert_eq!(
-            next_recovery_action(&lost(), OnUnknown::Hold, way(RecoveryMethod::None), due),
+            next_recovery_action(&lost(), OnUnknown::Hold, context(RecoveryMethod::None), due),
             RecoveryAction::Wait(None)
         );
     }
 
     #[test]
     fn a_next_hop_that_knows_nothing_does_not_keep_an_email_from_being_resent() {
-        let ask = RecoveryMethod::LookUp { settle_delay_ms: MINUTE };
-        let look = |handoff: &Handoff, ms: i64| next_recovery_action(handoff, OnUnknown::Resend, way(ask), T0.plus(ms));
+        let next_look_up = RecoveryMethod::LookUp { settle_delay_ms: MINUTE };
+        let look = |handoff: &Handoff, ms: i64| {
+            next_recovery_action(handoff, OnUnknown::Resend, context(next_look_up), T0.plus(ms))
+        };
         assert_eq!(look(&lost(), RESEND_AFTER_MS), RecoveryAction::LookUp, "it is asked at least once before");
-        let asked = Handoff { progress: HandoffProgress { asked: 1, ..lost().progress }, ..lost() };
+        let asked = Handoff { progress: HandoffProgress { unknown_checks: 1, ..lost().progress }, ..lost() };
         assert_eq!(next_look_up_at(&asked, OnUnknown::Resend, T0.plus(6 * MINUTE)), T0.plus(RESEND_AFTER_MS));
         assert_eq!(look(&asked, 6 * MINUTE), RecoveryAction::LookUp);
         assert_eq!(look(&asked, RESEND_AFTER_MS), RecoveryAction::Resend);
@@ -264,7 +278,8 @@ mod tests {
 
     #[test]
     fn pauses_between_looks_grow_to_a_bound() {
-        let asked = |asked| Handoff { progress: HandoffProgress { asked, ..lost().progress }, ..lost() };
+        let asked =
+            |asked| Handoff { progress: HandoffProgress { unknown_checks: asked, ..lost().progress }, ..lost() };
         assert_eq!(next_look_up_at(&asked(0), OnUnknown::Hold, T0), T0.plus(5 * MINUTE));
         assert_eq!(next_look_up_at(&asked(1), OnUnknown::Hold, T0), T0.plus(10 * MINUTE));
         assert_eq!(next_look_up_at(&asked(u32::MAX), OnUnknown::Hold, T0), T0.plus(6 * HOUR));
@@ -275,14 +290,14 @@ mod tests {
 
         #[test]
         fn nothing_is_repeated_or_resent_that_must_not_be(
-            (same, sure, puzzling, resent, wishes) in any::<(bool, bool, bool, bool, bool)>(),
+            (same, sure, puzzling, resent, may_resend) in any::<(bool, bool, bool, bool, bool)>(),
             (window, patience, now, due) in (0..30 * HOUR, 0..HOUR, -HOUR..40 * HOUR, proptest::option::of(0..40 * HOUR)),
             (recovery, measured) in (0..3_u8, -HOUR..HOUR),
             (behind, ahead) in (0..2 * HOUR, 0..2 * HOUR),
         ) {
             let mut handoff = lost();
             handoff.due_at = due.map(|ms| T0.plus(ms));
-            (handoff.progress.puzzling, handoff.progress.resent) = (puzzling, resent);
+            (handoff.progress.needs_person, handoff.progress.resent) = (puzzling, resent);
             let recovery = match recovery {
                 0 => RecoveryMethod::IdempotencyKey { window_ms: window },
                 1 => RecoveryMethod::LookUp { settle_delay_ms: window },
@@ -290,17 +305,17 @@ mod tests {
             };
             let account = if same { "A" } else { "B" };
             let (earlier, later) = (sure.then(|| T0.plus(now - behind)), T0.plus(now + ahead));
-            let way =
+            let context =
                 RecoveryContext { recovery, timeout_ms: patience, account, earlier_clock: earlier, later_clock: later, ages_reliable_since: T0.plus(measured) };
-            let policy = if wishes { OnUnknown::Resend } else { OnUnknown::Hold };
+            let policy = if may_resend { OnUnknown::Resend } else { OnUnknown::Hold };
 
-            match next_recovery_action(&handoff, policy, way, T0.plus(now)) {
+            match next_recovery_action(&handoff, policy, context, T0.plus(now)) {
                 RecoveryAction::RetryInWindow => {
                     let keyed = matches!(recovery, RecoveryMethod::IdempotencyKey { .. });
                     prop_assert!(keyed && same && sure && !puzzling && measured <= 0);
                     prop_assert!(now + ahead + patience < window - 3 * MINUTE, "the window may be closed when it arrives");
                 }
-                RecoveryAction::Resend => prop_assert!(wishes && !resent && sure && !puzzling && now - behind >= RESEND_AFTER_MS),
+                RecoveryAction::Resend => prop_assert!(may_resend && !resent && sure && !puzzling && now - behind >= RESEND_AFTER_MS),
                 RecoveryAction::LookUp => {
                     let can_ask = matches!(recovery, RecoveryMethod::LookUp { .. });
                     prop_assert!(can_ask && !puzzling);

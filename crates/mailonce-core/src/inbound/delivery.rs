@@ -192,13 +192,13 @@ impl Delivery {
                 self.state = DeliveryState::Refused;
                 self.suppressed = Some(why);
             }
-            DeliveryOutcome::Retry(at, trouble) => {
+            DeliveryOutcome::Retry(at, error) => {
                 self.due_at = Some(at);
-                self.last_error = Some(trouble);
+                self.last_error = Some(error);
             }
-            DeliveryOutcome::Dead(trouble) => {
+            DeliveryOutcome::Dead(error) => {
                 self.state = DeliveryState::Dead;
-                self.last_error = Some(trouble);
+                self.last_error = Some(error);
             }
         }
         true

@@ -140,7 +140,8 @@ pub struct MessageAnnotations {
     pub read: bool,
     /// Its progress between agents.
     #[serde(default, skip_serializing_if = "MessageProgress::is_empty")]
-    pub turn: MessageProgress,
+    #[serde(rename = "turn")]
+    pub progress: MessageProgress,
 }
 
 /// A person named in a mail. Received mail may name anyone, so this need not be an address that mailonce would send to.

@@ -43,11 +43,13 @@ string_enum! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentFingerprint {
     /// A hash of team, sender and recipients. Only emails between the same people are compared.
-    pub pair: [u8; 16],
+    #[serde(rename = "pair")]
+    pub correspondents_hash: [u8; 16],
     /// Short hashes of the words, sorted, without duplicates.
     pub words: Vec<u32>,
     /// A hash over the numbers, ids and addresses in the text, sorted and without duplicates.
-    pub marks: [u8; 16],
+    #[serde(rename = "marks")]
+    pub numbers_hash: [u8; 16],
 }
 
 impl ContentFingerprint {
@@ -64,17 +66,17 @@ impl ContentFingerprint {
             }
         }
         let marks = hash_parts(marks.iter().map(String::as_str));
-        Self { pair, words: words.into_iter().collect(), marks }
+        Self { correspondents_hash: pair, words: words.into_iter().collect(), numbers_hash: marks }
     }
 
     /// The fingerprint of an email that is compared with identical ones alone. `meaning` is a hash of its meaning.
     pub fn of_meaning(meaning: [u8; 16]) -> Self {
-        Self { pair: meaning, words: Vec::new(), marks: [0; 16] }
+        Self { correspondents_hash: meaning, words: Vec::new(), numbers_hash: [0; 16] }
     }
 
     /// Whether two emails between the same people have nearly the same content.
     pub fn is_similar_to(&self, other: &Self) -> bool {
-        if self.pair != other.pair || self.marks != other.marks {
+        if self.correspondents_hash != other.correspondents_hash || self.numbers_hash != other.numbers_hash {
             return false;
         }
         let ours: BTreeSet<u32> = self.words.iter().copied().collect();
@@ -115,7 +117,7 @@ impl IdenticalCheck {
     /// other; each repeats the item in the same place of an earlier run.
     pub fn set_batch_place(&mut self, place: Option<u32>) {
         if let Some(place) = place {
-            let meaning = self.fingerprint.pair.map(|byte| format!("{byte:02x}")).concat();
+            let meaning = self.fingerprint.correspondents_hash.map(|byte| format!("{byte:02x}")).concat();
             self.fingerprint = ContentFingerprint::of_meaning(hash_parts([meaning.as_str(), &place.to_string()]));
         }
     }

@@ -111,9 +111,9 @@ impl DigestField {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Digest {
     version: u8,
-    whole: [u8; 32],
+    full_hash: [u8; 32],
     /// Eight bytes for each present field.
-    parts: Arc<[(u8, [u8; 8])]>,
+    field_hashes: Arc<[(u8, [u8; 8])]>,
 }
 
 impl Digest {
@@ -139,7 +139,7 @@ impl Digest {
                 count += 1;
             }
         }
-        Self { version, whole: whole.finalize().into(), parts: parts[..count].into() }
+        Self { version, full_hash: whole.finalize().into(), field_hashes: parts[..count].into() }
     }
 
     /// The digest as a keyed hash, so that nobody without the secret can test a guess of the content. Keying it twice
@@ -155,8 +155,8 @@ impl Digest {
             short.copy_from_slice(&mac[..8]);
             (*field, short)
         };
-        let parts = self.parts.iter().map(part).collect();
-        Self { version: self.version | KEYED, whole: secret.mac("digest", &[&self.whole]), parts }
+        let parts = self.field_hashes.iter().map(part).collect();
+        Self { version: self.version | KEYED, full_hash: secret.mac("digest", &[&self.full_hash]), field_hashes: parts }
     }
 
     /// Whether it is a keyed hash.
@@ -177,27 +177,27 @@ impl Digest {
     }
 
     /// The hash of the whole.
-    pub fn whole(&self) -> [u8; 32] {
-        self.whole
+    pub fn full_hash(&self) -> [u8; 32] {
+        self.full_hash
     }
 
     /// The fields in which another email differs. Empty when both mean the same.
     pub fn differences(&self, other: &Self) -> Vec<DigestField> {
-        if self.whole == other.whole || mutant!("digest-ignored") {
+        if self.full_hash == other.full_hash || mutant!("digest-ignored") {
             return Vec::new();
         }
         let part = |digest: &Self, field: DigestField| {
-            digest.parts.iter().find(|(f, _)| *f == field as u8).map(|(_, sum)| *sum)
+            digest.field_hashes.iter().find(|(f, _)| *f == field as u8).map(|(_, sum)| *sum)
         };
         ALL_FIELDS.into_iter().filter(|field| part(self, *field) != part(other, *field)).collect()
     }
 
     /// Encodes it for the store.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(33 + 9 * self.parts.len());
+        let mut bytes = Vec::with_capacity(33 + 9 * self.field_hashes.len());
         bytes.push(self.version);
-        bytes.extend_from_slice(&self.whole);
-        for (field, sum) in self.parts.iter() {
+        bytes.extend_from_slice(&self.full_hash);
+        for (field, sum) in self.field_hashes.iter() {
             bytes.push(*field);
             bytes.extend_from_slice(sum);
         }
@@ -213,7 +213,7 @@ impl Digest {
             return None;
         }
         let parts = chunks.iter().map(|[field, sum @ ..]| (*field, *sum)).collect();
-        Some(Self { version: *version, whole: *whole, parts })
+        Some(Self { version: *version, full_hash: *whole, field_hashes: parts })
     }
 }
 
@@ -226,7 +226,7 @@ impl fmt::Debug for Digest {
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "d{}:", self.version)?;
-        self.whole.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.full_hash.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

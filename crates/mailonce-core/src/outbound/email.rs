@@ -641,7 +641,7 @@ impl Email {
         }
         let mut event = self.event(kind, now);
         // Consumers that want one event per email take the one without this field.
-        let is_announced = |handoff: &&Handoff| handoff.state.has_left() && !handoff.progress.unannounced;
+        let is_announced = |handoff: &&Handoff| handoff.state.has_left() && !handoff.progress.left_without_sent_event;
         let sent_before = self.handoffs.iter().filter(is_announced).count().saturating_sub(1);
         if kind == EventKind::EmailSent && sent_before > 0 {
             event.data["sent_before"] = sent_before.into();

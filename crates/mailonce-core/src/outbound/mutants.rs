@@ -33,7 +33,7 @@ pub(super) fn alter_cancelled_email(email: &mut Email) -> Result<(), EmailChange
     }
     for handoff in &mut email.handoffs {
         if is_on("cancel-in-doubt") {
-            handoff.progress.doubts.clear();
+            handoff.progress.attempts_in_doubt.clear();
         }
         match handoff.state {
             HandoffState::Unknown if is_on("cancel-in-doubt") => handoff.state = HandoffState::Queued,

@@ -61,7 +61,8 @@ pub struct PolicyStep {
     /// The decision.
     pub verdict: PolicyVerdict,
     /// The reason, in words.
-    pub why: String,
+    #[serde(rename = "why")]
+    pub reason: String,
     /// The rule or budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Uuid>,
@@ -70,7 +71,7 @@ pub struct PolicyStep {
 impl PolicyStep {
     /// A step of a check or guard that every email goes through.
     pub fn new(kind: PolicyKind, name: &str, verdict: PolicyVerdict, why: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), kind, verdict, why: why.into(), id: None }
+        Self { name: name.to_owned(), kind, verdict, reason: why.into(), id: None }
     }
 }
 
@@ -143,7 +144,7 @@ impl PolicyTrace {
     /// Records that a budget has no room. A rule may have recorded the same budget under its name.
     pub fn record_budget(&mut self, exceeded: PolicyStep) {
         match self.0.iter_mut().find(|step| step.id == exceeded.id) {
-            Some(step) => (step.verdict, step.why) = (exceeded.verdict, exceeded.why),
+            Some(step) => (step.verdict, step.reason) = (exceeded.verdict, exceeded.reason),
             None => self.0.push(exceeded),
         }
     }
@@ -216,7 +217,7 @@ mod tests {
         let shown: Vec<_> = trace.complete(true).into_iter().filter(|step| step.kind == PolicyKind::Rule).collect();
         assert_eq!(shown.len(), LISTED_RULES + 2);
         assert_eq!(shown[LISTED_RULES].name, "rule 30");
-        assert_eq!(shown[LISTED_RULES + 1].why, "10 more rules did not match");
+        assert_eq!(shown[LISTED_RULES + 1].reason, "10 more rules did not match");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) fn escalation_of(claim: &Claim) -> Escalation {
     let holder = holder.map_or_else(|| "Its holder".to_owned(), |label| format!("Its holder `{label}`"));
     let about = EscalationSubject {
         claim: Some(claim.id),
-        attempts: Some(claim.losses),
+        attempts: Some(claim.times_unknown),
         question: Some(format!("Did the side effect `{}` happen? {holder} was lost after it began.", claim.key)),
         entity: claim.intent.as_ref().map(|intent| intent.entity.clone()),
         ..EscalationSubject::default()
@@ -113,7 +113,7 @@ impl Claims {
         if claim.state == ClaimState::Unknown {
             return self.escalate_or_log(claim).await;
         }
-        if claim.losses == 0 {
+        if claim.times_unknown == 0 {
             return;
         }
         let name = escalation_of(claim).dedup_name();

@@ -53,7 +53,7 @@ pub(crate) fn rule_steps(rules: &[Rule], evaluated: &RuleEvaluation, has_new_rec
         };
         PolicyStep { id: Some(rule.id), ..PolicyStep::new(PolicyKind::Rule, &rule.name, verdict, why) }
     };
-    rules.iter().filter(is_asked).take(evaluated.asked).map(step).collect()
+    rules.iter().filter(is_asked).take(evaluated.evaluated_count).map(step).collect()
 }
 
 /// What a rule does to an email that matches; `None` if that is nothing.

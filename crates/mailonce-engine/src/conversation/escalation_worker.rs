@@ -61,7 +61,8 @@ fn escalation_reasons(email: &Email) -> Vec<EscalationReason> {
         EmailState::Held => email.holds.iter().filter_map(EscalationReason::for_guard).collect(),
         // No escalation while an automatic retry or look-up is still due.
         EmailState::Unknown => {
-            let given_up = |handoff: &Handoff| handoff.due_at.is_none() || handoff.progress.orphaned.is_some();
+            let given_up =
+                |handoff: &Handoff| handoff.due_at.is_none() || handoff.progress.transport_missing_since.is_some();
             let unknown = email.handoffs.iter().filter(|handoff| handoff.state == HandoffState::Unknown);
             unknown.into_iter().any(given_up).then_some(EscalationReason::Unknown).into_iter().collect()
         }
@@ -293,7 +294,7 @@ impl Escalations {
             (EscalationReason::ClaimUnknown, _, _) => {
                 let Some(id) = about.claim else { return Ok(true) };
                 let claim = self.ctx.store.claim(record.team, id).await?.map(|(claim, _)| claim);
-                let is_same = |claim: Claim| claim.needs_decision() && about.attempts == Some(claim.losses);
+                let is_same = |claim: Claim| claim.needs_decision() && about.attempts == Some(claim.times_unknown);
                 Ok(!claim.is_some_and(is_same))
             }
             (EscalationReason::Orphaned, _, _) => {

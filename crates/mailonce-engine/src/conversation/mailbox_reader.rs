@@ -39,7 +39,7 @@ impl Default for MailboxCursor {
 }
 
 /// Reads a mailbox mail by mail, newest first.
-pub struct MailboxReader<'a> {
+pub struct InboxHistory<'a> {
     conversations: &'a Conversations,
     caller: &'a Caller,
     inbox: &'a Inbox,
@@ -53,7 +53,7 @@ pub struct MailboxReader<'a> {
     cursor: MailboxCursor,
 }
 
-impl MailboxReader<'_> {
+impl InboxHistory<'_> {
     /// The next mail. `None` at the end, or when the scan limit of one call is reached. In the latter case
     /// [`Self::next_cursor`] is `Some`.
     pub async fn next(&mut self) -> Result<Option<ThreadEntry>, Problem> {
@@ -122,13 +122,8 @@ impl MailboxReader<'_> {
 
 impl Conversations {
     /// Reads a mailbox from a cursor on.
-    pub fn read_mailbox<'a>(
-        &'a self,
-        caller: &'a Caller,
-        inbox: &'a Inbox,
-        cursor: MailboxCursor,
-    ) -> MailboxReader<'a> {
-        MailboxReader {
+    pub fn read_mailbox<'a>(&'a self, caller: &'a Caller, inbox: &'a Inbox, cursor: MailboxCursor) -> InboxHistory<'a> {
+        InboxHistory {
             conversations: self,
             caller,
             inbox,

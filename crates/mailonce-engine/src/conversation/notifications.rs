@@ -165,7 +165,7 @@ impl Escalations {
                 continue;
             }
             place += i64::from(is_person);
-            self.tell(team, &recipient, &due).await?;
+            self.notify(team, &recipient, &due).await?;
         }
         Ok(())
     }
@@ -258,7 +258,7 @@ impl Escalations {
         };
         // Nothing is rendered for an attempt that is not due.
         let notification = known.as_ref().and_then(|(link, _)| notification_of(link, asked));
-        if let Some(notification) = notification.filter(|told| told.due_at.is_none_or(|due_at| now < due_at)) {
+        if let Some(notification) = notification.filter(|outcome| outcome.due_at.is_none_or(|due_at| now < due_at)) {
             self.notifications.pause(asked, addressee, notification.due_at);
             return Ok(None);
         }
@@ -290,7 +290,7 @@ impl Escalations {
             }
         };
         // Another node may have stored the link, and may be telling the recipient.
-        let is_due = link.notification.as_ref().and_then(|told| told.due_at).is_some_and(|due_at| due_at <= now);
+        let is_due = link.notification.as_ref().and_then(|outcome| outcome.due_at).is_some_and(|due_at| due_at <= now);
         Ok(is_due.then_some(DueNotice { record, link, view }))
     }
 
@@ -313,13 +313,13 @@ impl Escalations {
     }
 
     /// Tells a recipient of questions: a person in one email, a target in a post for each.
-    async fn tell(&self, team: &Team, recipient: &Recipient, due: &[OpenQuestion]) -> Result<(), Problem> {
+    async fn notify(&self, team: &Team, recipient: &Recipient, due: &[OpenQuestion]) -> Result<(), Problem> {
         match recipient {
             Recipient::Target(target) => {
                 for notice in self.due_notices(team, due, recipient).await {
                     let Some(notice) = self.begin_attempt(notice).await? else { continue };
-                    let told = self.post_question(target, &notice).await;
-                    self.end_attempt(&notice, told).await?;
+                    let outcome = self.post_question(target, &notice).await;
+                    self.end_attempt(&notice, outcome).await?;
                 }
                 Ok(())
             }
@@ -358,13 +358,13 @@ impl Escalations {
         if notices.is_empty() {
             return Ok(());
         }
-        let told = self.email_questions(team, view, from, &notices).await;
+        let outcome = self.email_questions(team, view, from, &notices).await;
         let retry_at = notices.iter().filter_map(|notice| notice.link.notification.as_ref()?.due_at).min();
         // After a failure, questions are collected until the next attempt.
-        let until = retry_at.filter(|_| told.is_err()).unwrap_or(now.plus(DIGEST_MS));
+        let until = retry_at.filter(|_| outcome.is_err()).unwrap_or(now.plus(DIGEST_MS));
         self.notifications.collect_until(view.id, until, now);
         for notice in &notices {
-            self.end_attempt(notice, told.clone()).await?;
+            self.end_attempt(notice, outcome.clone()).await?;
         }
         Ok(())
     }
@@ -378,9 +378,9 @@ impl Escalations {
     }
 
     /// Records how an attempt ended. One that failed is made again when its pause is over.
-    async fn end_attempt(&self, notice: &DueNotice, told: Result<(), String>) -> Result<(), Problem> {
+    async fn end_attempt(&self, notice: &DueNotice, outcome: Result<(), String>) -> Result<(), Problem> {
         let (escalation, addressee) = (notice.link.escalation, notice.link.addressee);
-        if let Err(why) = told {
+        if let Err(why) = outcome {
             tracing::warn!(why, %escalation, addressee = %addressee.id(), "cannot notify of an escalation");
             return Ok(());
         }

@@ -503,7 +503,7 @@ impl Conversations {
             Err(problem) if problem.code != Code::KeyMismatch => problem,
             answer => return answer,
         };
-        let Some(id) = message.annotations.turn.answered_by(slot) else { return Err(problem) };
+        let Some(id) = message.annotations.progress.answered_by(slot) else { return Err(problem) };
         let email = self.ctx.store.email(team, id).await.map_err(unavailable)?;
         if email.as_ref().is_none_or(is_surely_unsent) {
             return Err(problem);

@@ -151,7 +151,7 @@ impl Conversations {
         let query =
             MessageQuery { state, position: MessagePosition::After(0), limit: SCAN_LIMIT, ..MessageQuery::default() };
         let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
-        for message in page.rows.iter().filter(|message| message.annotations.turn.offers >= MAX_OFFERS) {
+        for message in page.rows.iter().filter(|message| message.annotations.progress.offers >= MAX_OFFERS) {
             self.escalate_unanswered(caller, message).await?;
         }
         Ok(page.rows.iter().any(|message| message.may_be_offered(now)) || page.next.is_some())
@@ -235,7 +235,7 @@ impl Conversations {
 fn was_already_applied(message: &Message, thread: &Thread, acknowledgement: Acknowledgement) -> bool {
     let is_applied = match acknowledgement {
         Acknowledgement::Ack => message.state != MessageState::Unanswered,
-        Acknowledgement::Nack { .. } => message.annotations.turn.not_before.is_some(),
+        Acknowledgement::Nack { .. } => message.annotations.progress.not_before.is_some(),
         Acknowledgement::Extend { .. } => false,
     };
     is_applied && thread.details.lease.is_none()

@@ -18,7 +18,7 @@ use mailonce_core::{
     events::{
         endpoint::{
             Dialect, Endpoint, EndpointChangeResult, EndpointConfig, EndpointEdit, EndpointSecret, EndpointStart,
-            EndpointState, EventTypeFilter,
+            EndpointState, EventTypePattern,
         },
         event::EventCursor,
         webhook::WebhookResult,
@@ -106,7 +106,7 @@ pub fn secret_text(bytes: &[u8]) -> String {
     format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes))
 }
 
-fn parse_filters(names: &[String]) -> Result<Vec<EventTypeFilter>, Problem> {
+fn parse_filters(names: &[String]) -> Result<Vec<EventTypePattern>, Problem> {
     if names.is_empty() || names.len() > limits::ENDPOINT_PARTS {
         return Err(Problem::invalid_field(
             "events",
@@ -117,8 +117,8 @@ fn parse_filters(names: &[String]) -> Result<Vec<EventTypeFilter>, Problem> {
 }
 
 /// Parses an event type filter.
-pub fn parse_filter(path: &str, name: &str) -> Result<EventTypeFilter, Problem> {
-    EventTypeFilter::parse(name).ok_or_else(|| {
+pub fn parse_filter(path: &str, name: &str) -> Result<EventTypePattern, Problem> {
+    EventTypePattern::parse(name).ok_or_else(|| {
         let known = mailonce_core::events::event::EventKind::ALL.iter().map(|kind| kind.as_str());
         let hint = nearest_name(name, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         Problem::invalid_field(path, format!("has the unknown event type `{name}`{hint}"))
@@ -136,7 +136,7 @@ fn parse_inboxes(ids: &[String]) -> Result<Vec<InboxId>, Problem> {
 
 /// The inboxes whose events an endpoint gets; empty for those of the whole team.
 fn event_inboxes(config: &EndpointConfig) -> &[InboxId] {
-    match &config.tongue {
+    match &config.dialect {
         Some(dialect) if config.inboxes.is_empty() => &dialect.inboxes,
         _ => &config.inboxes,
     }
@@ -224,14 +224,14 @@ impl Events {
             inboxes: Vec::new(),
             secrets: vec![EndpointSecret {
                 sealed: self.seal_webhook_secret(team, id, &secret)?,
-                made_at: now,
+                created_at: now,
                 ends_at: None,
             }],
             headers: BTreeMap::new(),
             rate_per_s: None,
             version: WIRE_VERSION.to_owned(),
-            bodies: false,
-            tongue: None,
+            include_text: false,
+            dialect: None,
             changed_at: None,
         };
         if new.url.is_none() {
@@ -291,7 +291,7 @@ impl Events {
             config.headers = headers.into_iter().map(seal).collect::<Result<_, _>>()?;
         }
         if let Some(dialect) = changes.dialect {
-            config.tongue = Some(dialect);
+            config.dialect = Some(dialect);
         }
         if let Some(rate) = changes.rate_per_s {
             if rate.is_some_and(|rate| !(1..=MAX_RATE_PER_S).contains(&rate)) {
@@ -299,7 +299,7 @@ impl Events {
             }
             config.rate_per_s = rate;
         }
-        config.bodies = changes.bodies.unwrap_or(config.bodies);
+        config.include_text = changes.bodies.unwrap_or(config.include_text);
         Ok(())
     }
 
@@ -325,7 +325,7 @@ impl Events {
     pub async fn endpoint_secret(&self, caller: &Caller, id: EndpointId) -> Result<Option<String>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         let endpoint = self.endpoint(caller, id).await?;
-        let is_readable = endpoint.config.tongue.is_some();
+        let is_readable = endpoint.config.dialect.is_some();
         let secrets = is_readable.then(|| self.endpoint_secrets(&endpoint, self.ctx.now())).flatten();
         Ok(secrets.and_then(|secrets| secrets.first().map(|bytes| secret_text(bytes))))
     }

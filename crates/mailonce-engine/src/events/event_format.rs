@@ -40,7 +40,7 @@ impl Events {
         at: Time,
     ) -> NoticeRequest {
         let id = leased.notice.id.to_string();
-        let Some(dialect) = &endpoint.config.tongue else {
+        let Some(dialect) = &endpoint.config.dialect else {
             let body = self.to_event(endpoint, &leased.event).await;
             return self
                 .signed_post(endpoint, id, body, at)

@@ -72,7 +72,7 @@ impl Events {
     /// that cannot be read now is left out, so that it doesn't delay the webhook.
     pub(crate) async fn to_event(&self, endpoint: &Endpoint, event: &Event) -> String {
         let mut view = EventView::new(event, self.ctx.epoch());
-        if !endpoint.config.bodies || event.event.kind != EventKind::MessageReceived {
+        if !endpoint.config.include_text || event.event.kind != EventKind::MessageReceived {
             return view.to_json();
         }
         let text = self.message_text(endpoint.team, MessageId(event.event.subject_id)).await.unwrap_or_else(|error| {

@@ -27,7 +27,7 @@ fn notice_not_found(id: NoticeId) -> Problem {
 /// Whether a caller may see a notice. An endpoint with a dialect gets notices for events of the whole team. Events of
 /// other inboxes are dropped when they are formatted. So a restricted API key sees only notices that got past that.
 fn may_see_notice(caller: &Caller, endpoint: &Endpoint, notice: &Notice) -> bool {
-    let sees_whole_team = endpoint.config.tongue.is_some() && endpoint.config.inboxes.is_empty();
+    let sees_whole_team = endpoint.config.dialect.is_some() && endpoint.config.inboxes.is_empty();
     caller.inbox_restriction.is_none()
         || !sees_whole_team
         || matches!(notice.state, NoticeState::Delivered | NoticeState::Dead)

@@ -15,7 +15,7 @@ use crate::{
 };
 use mailonce_core::{
     events::{
-        endpoint::EventTypeFilter,
+        endpoint::EventTypePattern,
         event::{Event, EventCursor, EventKind},
     },
     id::{EmailId, InboxId, TeamId},
@@ -50,7 +50,7 @@ const FALLBACK_POLL_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, Default)]
 pub struct EventSelection {
     /// The event types; all when empty.
-    pub types: Vec<EventTypeFilter>,
+    pub types: Vec<EventTypePattern>,
     /// The id of the resource that the events are about.
     pub about: Option<Uuid>,
     /// The inbox that the events belong to.

@@ -22,9 +22,12 @@ impl Handoffs {
         if is_sandbox_internal(&status.name) {
             return;
         }
-        let state =
-            TransportState { rests: status.breaker != "closed", reason: status.why, ..TransportState::default() };
-        if state.rests {
+        let state = TransportState {
+            is_breaker_open: status.breaker != "closed",
+            reason: status.breaker_reason,
+            ..TransportState::default()
+        };
+        if state.is_breaker_open {
             tracing::warn!(transport = status.name, reason = state.reason, "the circuit breaker opened");
         }
         if let Err(error) = self.publish_breaker_state_to_teams(&status.name, &state).await {
@@ -48,7 +51,7 @@ impl Handoffs {
         let (kind, now) = (RecordKind::Transport, self.ctx.now());
         let Some(record) = self.ctx.store.record_by_name(team, kind, name).await? else {
             // Without a record the team was never notified of an open breaker, so it needs no notice of a closed one.
-            if state.rests {
+            if state.is_breaker_open {
                 let json = transport_state_json(state)?;
                 let (id, name) = (self.ctx.new_id(now), name.to_owned());
                 let record = Record { team, kind, id, name, rev: 1, created_at: now, json };
@@ -58,8 +61,9 @@ impl Handoffs {
             return Ok(());
         };
         let old_state = serde_json::from_str::<TransportState>(&record.json).unwrap_or_default();
-        if old_state.rests != state.rests {
-            let state = TransportState { rests: state.rests, reason: state.reason.clone(), ..old_state };
+        if old_state.is_breaker_open != state.is_breaker_open {
+            let state =
+                TransportState { is_breaker_open: state.is_breaker_open, reason: state.reason.clone(), ..old_state };
             let _changed_or_raced =
                 self.ctx.store.change_record(record.edit(transport_state_json(&state)?), None, now).await?;
         }

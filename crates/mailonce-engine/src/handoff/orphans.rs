@@ -183,10 +183,10 @@ impl Handoffs {
             let (kind, now) = (RecordKind::Transport, self.ctx.now());
             let known = self.ctx.store.record_by_name(team, kind, transport).await?;
             let old_state: TransportState = known.as_ref().map(transport_state).unwrap_or_default();
-            if let Some(since) = old_state.orphaned {
+            if let Some(since) = old_state.missing_since {
                 return Ok(since);
             }
-            let json = transport_state_json(&TransportState { orphaned: Some(now), ..old_state })?;
+            let json = transport_state_json(&TransportState { missing_since: Some(now), ..old_state })?;
             let written = if let Some(record) = known {
                 let changed = self.ctx.store.change_record(record.edit(json), None, now).await?;
                 matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
@@ -215,7 +215,7 @@ impl Handoffs {
     ) -> Result<Option<Time>, StoreError> {
         let Some(transport) = transport else { return Ok(None) };
         let record = self.ctx.store.record_by_name(team, RecordKind::Transport, transport).await?;
-        Ok(record.as_ref().and_then(|record| transport_state(record).orphaned))
+        Ok(record.as_ref().and_then(|record| transport_state(record).missing_since))
     }
 
     /// Closes the escalations about transports that are back or have no backlog any more.
@@ -240,8 +240,8 @@ impl Handoffs {
 
     async fn close_orphan_escalation(&self, record: &Record) -> Result<(), StoreError> {
         let old_state = transport_state(record);
-        let Some(since) = old_state.orphaned else { return Ok(()) };
-        let json = transport_state_json(&TransportState { orphaned: None, ..old_state })?;
+        let Some(since) = old_state.missing_since else { return Ok(()) };
+        let json = transport_state_json(&TransportState { missing_since: None, ..old_state })?;
         let _changed_or_raced = self.ctx.store.change_record(record.edit(json), None, self.ctx.now()).await?;
         let name = orphan_escalation(&record.name, since).dedup_name();
         match self.ctx.store.record_by_name(record.team, RecordKind::Escalation, &name).await? {
@@ -284,7 +284,7 @@ impl Handoffs {
         };
         for handoff in email.handoffs.iter().filter(is_open_here) {
             let (number, transport) = (handoff.number, transport.to_owned());
-            if handoff.progress.orphaned != Some(since) {
+            if handoff.progress.transport_missing_since != Some(since) {
                 let action = HandoffAction::ReportOrphan { number, transport: transport.clone(), since };
                 let _reported = self.ctx.store.apply_action(team, id, action, None, self.ctx.now()).await?;
             }

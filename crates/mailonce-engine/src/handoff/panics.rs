@@ -75,7 +75,7 @@ impl Handoffs {
         };
         let Some(handoff) = handoff.filter(|handoff| held.is_still_held(handoff)) else { return };
         if handoff.state == HandoffState::Leased {
-            tokio::time::sleep(REQUEUE_BASE_DELAY * 4_u32.saturating_pow(handoff.progress.lapses.min(5))).await;
+            tokio::time::sleep(REQUEUE_BASE_DELAY * 4_u32.saturating_pow(handoff.progress.lost_leases.min(5))).await;
         }
         self.call_until_final(held.team, held.email, HandoffAction::Crash { number: held.number, holder: held.holder })
             .await;

@@ -106,10 +106,10 @@ struct Breaker {
     /// Open until this time of the boot clock.
     open_until: Option<i64>,
     probing: bool,
-    why: String,
+    reason: String,
     /// Whether the transport has answered since the start. A state that was published before a restart may be
     /// outdated.
-    has_worked: bool,
+    has_answered_since_start: bool,
 }
 
 /// The status of a transport, for people and metrics.
@@ -126,7 +126,7 @@ pub struct TransportStatus {
     /// `closed`, `open` or `half_open`.
     pub breaker: &'static str,
     /// The last error, while the breaker is not closed.
-    pub why: Option<String>,
+    pub breaker_reason: Option<String>,
     /// Running attempts.
     pub in_flight: usize,
 }
@@ -203,14 +203,14 @@ impl OutboundRoute {
         if reply.meaning != ReplyMeaning::Fault {
             // A missing answer after the point of no return proves nothing about the transport.
             if reply.meaning != ReplyMeaning::Unknown {
-                let changed = breaker.open_until.is_some() || !breaker.has_worked;
-                *breaker = Breaker { has_worked: true, ..Breaker::default() };
+                let changed = breaker.open_until.is_some() || !breaker.has_answered_since_start;
+                *breaker = Breaker { has_answered_since_start: true, ..Breaker::default() };
                 return changed;
             }
             return false;
         }
         breaker.faults += 1;
-        breaker.why.clone_from(&reply.text);
+        breaker.reason.clone_from(&reply.text);
         let refused_log_in = matches!(reply.phase, AttemptPhase::Login) || matches!(reply.code, Some(401..=403));
         if breaker.open_until.is_some() || refused_log_in || breaker.faults >= FAULTS_TO_OPEN {
             let opened = breaker.open_until.is_none();
@@ -237,7 +237,7 @@ impl OutboundRoute {
                 Some(until) if boot_ms < until => "open",
                 Some(_) => "half_open",
             },
-            why: breaker.open_until.map(|_| breaker.why.clone()),
+            breaker_reason: breaker.open_until.map(|_| breaker.reason.clone()),
             in_flight: self.in_flight.load(Ordering::Relaxed),
         }
     }
@@ -566,7 +566,7 @@ mod tests {
             "any answer closes it"
         );
         drop(probe);
-        assert_eq!((route.free_slots(64, BREAKER_OPEN_MS), route.status(BREAKER_OPEN_MS).why), (4, None));
+        assert_eq!((route.free_slots(64, BREAKER_OPEN_MS), route.status(BREAKER_OPEN_MS).breaker_reason), (4, None));
         let revoked = TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Final, Some(401), "revoked");
         assert!(route.record_reply(&revoked, BREAKER_OPEN_MS), "a refused log-in opens it at once");
     }

@@ -188,7 +188,7 @@ impl Handoffs {
             recipients: handoff.recipients.clone(),
             message_id: self.ctx.message_id(email),
             key: self.ctx.downstream_key(email, number),
-            in_doubt_since: handoff.progress.doubt_since.unwrap_or(now),
+            in_doubt_since: handoff.progress.in_doubt_since.unwrap_or(now),
             now,
         };
         let evidence_of = |says: EvidenceFinding, detail: String| Evidence {
@@ -196,9 +196,9 @@ impl Handoffs {
             attempt: None,
             at: now,
             source: EvidenceSource::LookUp,
-            says,
+            finding: says,
             detail,
-            once: None,
+            dedup_key: None,
         };
         let next = Some(unknown::next_look_up_at(handoff, email.head.on_unknown, now));
         crate::failpoint!("before-look-up");

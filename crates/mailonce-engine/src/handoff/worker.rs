@@ -424,9 +424,9 @@ impl Handoffs {
             attempt: None,
             at: self.ctx.now(),
             source: EvidenceSource::ProviderEvent,
-            says,
+            finding: says,
             detail: "simulated by this sandbox address".into(),
-            once: Some(format!("sandbox-{}", context.handoff.number)),
+            dedup_key: Some(format!("sandbox-{}", context.handoff.number)),
         };
         self.call_until_final(context.email.team, context.email.id, HandoffAction::AddEvidence(evidence)).await;
     }

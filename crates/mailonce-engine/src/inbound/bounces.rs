@@ -116,9 +116,9 @@ impl Inbound {
                 attempt: Some(target.attempt),
                 at: self.ctx.now(),
                 source: EvidenceSource::Bounce,
-                says: finding,
+                finding,
                 detail: format!("{} {}", result.status.as_deref().unwrap_or_default(), result.reason).trim().to_owned(),
-                once: Some(format!("bounce:{short_hash}:{index}")),
+                dedup_key: Some(format!("bounce:{short_hash}:{index}")),
             };
             let acted = self
                 .ctx

@@ -330,9 +330,9 @@ impl Inbound {
             attempt: None,
             at: self.ctx.now(),
             source: EvidenceSource::ProviderEvent,
-            says: finding,
+            finding,
             detail: report.reason.clone(),
-            once: Some(dedup_key(source, report)),
+            dedup_key: Some(dedup_key(source, report)),
         };
         crate::failpoint!("hook-before-note");
         let acted = self
@@ -371,7 +371,7 @@ impl Inbound {
         let Some(address) = recipient_of(handoff, report, alias).or_else(only) else { return Ok(false) };
         let detail = self.ctx.store.email_detail(source.team, email.id).await.map_err(unavailable)?;
         let report_key = dedup_key(source, report);
-        let is_same_report = |fact: &Evidence| fact.once.as_deref() == Some(report_key.as_str());
+        let is_same_report = |fact: &Evidence| fact.dedup_key.as_deref() == Some(report_key.as_str());
         if detail.is_none_or(|detail| detail.evidence.iter().any(is_same_report)) {
             return Ok(false);
         }

@@ -55,7 +55,7 @@ impl DraftDetails {
     /// The draft in its next cycle. Its current email moves to `owed`, because it must be cancelled first.
     #[must_use]
     pub fn next_send_cycle(self) -> Self {
-        Self { owed: self.email, email: None, turn: self.turn + 1, ..self }
+        Self { email_to_cancel: self.email, email: None, send_cycle: self.send_cycle + 1, ..self }
     }
 }
 
@@ -70,8 +70,8 @@ impl Drafts {
     pub async fn finish_pending_cancel(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
         for _ in 0..MAX_CONFLICT_RETRIES {
             let draft = self.draft(caller, id).await?;
-            let Some(owed) = draft.details.owed else { return Ok(draft) };
-            let mut details = DraftDetails { owed: None, ..draft.details.clone() };
+            let Some(owed) = draft.details.email_to_cancel else { return Ok(draft) };
+            let mut details = DraftDetails { email_to_cancel: None, ..draft.details.clone() };
             if !self.try_cancel(caller, owed).await? {
                 (details.email, details.sent, details.removed) = (Some(owed), true, false);
             }
@@ -95,7 +95,7 @@ impl Drafts {
 
     /// The idempotency key under which the draft's current cycle creates its email.
     pub fn send_cycle_key(&self, caller: &Caller, draft: &Draft) -> Result<mailonce_core::key::Key, Problem> {
-        self.ctx.derived_key(caller, "draft", draft.id, draft.details.turn)
+        self.ctx.derived_key(caller, "draft", draft.id, draft.details.send_cycle)
     }
 
     /// Ends a cycle while another caller may be creating its email. Binds the cycle's key and changes the draft in one

@@ -105,7 +105,8 @@ pub struct DraftDetails {
     /// The number of the send cycle. It grows each time a scheduled draft is unscheduled, because the next send needs
     /// a new key.
     #[serde(default)]
-    pub turn: u32,
+    #[serde(rename = "turn")]
+    pub send_cycle: u32,
     /// The email that the draft became or is scheduled to become.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<EmailId>,
@@ -114,7 +115,8 @@ pub struct DraftDetails {
     pub sent: bool,
     /// The email of the previous cycle. Its cancel must be completed before anything else is done with the draft.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owed: Option<EmailId>,
+    #[serde(rename = "owed")]
+    pub email_to_cancel: Option<EmailId>,
     /// Whether it was removed. No email is created from a removed draft.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
@@ -158,10 +160,10 @@ impl DraftDetails {
             reply_all: false,
             send_at: None,
             updated_at: now,
-            turn: 0,
+            send_cycle: 0,
             email: None,
             sent: false,
-            owed: None,
+            email_to_cancel: None,
             removed: false,
         }
     }

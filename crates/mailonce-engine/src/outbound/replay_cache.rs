@@ -37,9 +37,9 @@ pub(crate) struct CachedEmail {
     pub(crate) from: Box<str>,
     pub(crate) key: Option<EmailKey>,
     pub(crate) created_at: Time,
-    pub(crate) answers: Option<MessageId>,
+    pub(crate) in_reply_to: Option<MessageId>,
     pub(crate) thread: Option<ThreadId>,
-    pub(crate) may_be_meant: bool,
+    pub(crate) is_confirmable: bool,
     pub(crate) resent_as: Option<EmailId>,
     pub(crate) digest: Digest,
     pub(crate) ttl_ms: i64,
@@ -59,9 +59,9 @@ impl From<&Email> for CachedEmail {
             from: email.head.from.as_str().into(),
             key: email.head.key.clone(),
             created_at: email.head.created_at,
-            answers: email.head.answers,
+            in_reply_to: email.head.answers,
             thread: email.head.thread,
-            may_be_meant: email.may_sender_confirm(),
+            is_confirmable: email.may_sender_confirm(),
             resent_as: email.resent_as,
             digest: email.digest.clone(),
             ttl_ms: email.ttl.0,
@@ -73,7 +73,7 @@ impl From<&Email> for CachedEmail {
 impl CachedEmail {
     /// Whether it is a held look-alike that its sender may confirm.
     pub(crate) fn is_held_look_alike(&self) -> bool {
-        self.state == EmailState::Held && self.holds.contains(Guard::LooksDuplicate) && self.may_be_meant
+        self.state == EmailState::Held && self.holds.contains(Guard::LooksDuplicate) && self.is_confirmable
     }
 
     /// Whether its key has not expired.

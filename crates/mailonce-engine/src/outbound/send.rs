@@ -152,7 +152,9 @@ impl Outbound {
         let now = self.ctx.now();
         let keyed = KeyedSend { answers, compared_fields: Some(fields), ..identify_send(caller, request, None) };
         match self.bound_email(caller, &keyed, now).await? {
-            Some(first) if caller.may_see_sender(&first.from) && (answers.is_none() || first.answers == answers) => {
+            Some(first)
+                if caller.may_see_sender(&first.from) && (answers.is_none() || first.in_reply_to == answers) =>
+            {
                 self.replay(caller, &keyed, &first, now)
             }
             _ => Err(problem),
@@ -686,7 +688,7 @@ fn find_batch_conflict(keyed_items: &BTreeMap<usize, KeyedSend>) -> Option<(usiz
 /// The digest of a batch: its items in order, and whether it is strict.
 fn batch_digest(items: &[Result<SendRequest, Problem>], strict: bool) -> [u8; 32] {
     let meaning = |item: &Result<SendRequest, Problem>| match item {
-        Ok(request) => Digest::of_content(&request.content).whole(),
+        Ok(request) => Digest::of_content(&request.content).full_hash(),
         Err(_) => [0; 32],
     };
     let body: Vec<u8> = items.iter().flat_map(meaning).collect();

@@ -145,8 +145,8 @@ impl OutboxDrainer {
                 }
                 Err(_) => {
                     failures += 1;
-                    let chance = self.ctx.entropy.next_u64();
-                    Some(Duration::from_millis(500 + backoff_ms(failures + 1, chance).cast_unsigned()))
+                    let jitter_seed = self.ctx.entropy.next_u64();
+                    Some(Duration::from_millis(500 + backoff_ms(failures + 1, jitter_seed).cast_unsigned()))
                 }
             };
             tokio::select! {

@@ -66,16 +66,16 @@ const ELEMENTS: &[(&str, &str)] = &[
 
 /// The result of the search.
 #[derive(Default)]
-pub(super) struct Unrendered {
+pub(super) struct UnrenderedFeatures {
     pub(super) names: BTreeSet<String>,
     /// Whether a limit was reached.
     pub(super) is_truncated: bool,
 }
 
 /// Finds content that the page leaves out.
-pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Unrendered {
+pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> UnrenderedFeatures {
     let base = base::of_page(tree);
-    let mut search = Search {
+    let mut search = FeatureScan {
         tree,
         hidden,
         page,
@@ -85,7 +85,7 @@ pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Un
         runs_right_to_left: false,
         siblings: SiblingFacts::of_tree(tree),
         lists: ListFacts::default(),
-        found: Unrendered::default(),
+        found: UnrenderedFeatures::default(),
     };
     let mut at = Some(ROOT);
     while let Some(id) = at {
@@ -111,7 +111,7 @@ pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Un
     search.found
 }
 
-struct Search<'a> {
+struct FeatureScan<'a> {
     tree: &'a HtmlTree,
     hidden: &'a HiddenNodes,
     page: &'a HtmlPage,
@@ -123,7 +123,7 @@ struct Search<'a> {
     runs_right_to_left: bool,
     siblings: Vec<SiblingFacts>,
     lists: ListFacts,
-    found: Unrendered,
+    found: UnrenderedFeatures,
 }
 
 /// What the siblings of a node have.
@@ -169,7 +169,7 @@ struct ListFacts {
     has_letters: bool,
 }
 
-impl Search<'_> {
+impl FeatureScan<'_> {
     fn add(&mut self, name: &str) {
         if !self.found.names.contains(name) {
             self.found.names.insert(name.to_owned());

@@ -21,7 +21,7 @@ use super::{
         selector::PseudoElement,
         sheet::{Keyframes, StyleSheet, decode_data_url},
         style::{Cascade, ComputedStyle, DeclarationOrigin},
-        value::CssValue,
+        value::ComputedValue,
         work_budget::{WorkBudget, within_budget},
     },
     tree::{HtmlTree, NodeContent, NodeId, ROOT},
@@ -337,20 +337,20 @@ impl<'a> VisibilityPass<'a> {
         let quirks = self.tree.quirks;
         let mut inherited = self.stack.last().map_or_else(ComputedStyle::initial, |parent| parent.style.clone());
         if quirks && self.tree.name(id) == "table" {
-            inherited.set(P::Color, CssValue::Colour(self.surroundings.body_colour));
+            inherited.set(P::Color, ComputedValue::Colour(self.surroundings.body_colour));
         }
         let budget = &self.budget;
         let mut cascade = sources.cascade(budget);
         let mut style = ComputedStyle::compute(&cascade, &inherited, quirks, is_root);
         if is_root && (style.is(P::ColorScheme, "hides") || prefers_dark(self.tree)) {
             self.stack.iter_mut().for_each(ElementState::use_dark_canvas);
-            inherited.set(P::Color, CssValue::Colour(Colour::WHITE));
+            inherited.set(P::Color, ComputedValue::Colour(Colour::WHITE));
             style = ComputedStyle::compute(&cascade, &inherited, quirks, is_root);
-            style.set(P::ColorScheme, CssValue::Keyword("none"));
+            style.set(P::ColorScheme, ComputedValue::Keyword("none"));
         }
         let frames = self.animation_declarations(&style);
         self.uncertain |= !frames.is_empty();
-        self.is_animated |= matches!(style.get(P::AnimationName), CssValue::Names(names) if !names.is_empty());
+        self.is_animated |= matches!(style.get(P::AnimationName), ComputedValue::Names(names) if !names.is_empty());
         if self.budget.assume_match && !frames.is_empty() {
             cascade.add(&frames, DeclarationOrigin::Animation);
             style = ComputedStyle::compute(&cascade, &inherited, quirks, is_root);
@@ -360,7 +360,7 @@ impl<'a> VisibilityPass<'a> {
 
     /// The declarations of an element's animations: those of their ends, or of their starts if they are paused or slow.
     fn animation_declarations(&self, style: &ComputedStyle) -> Vec<Declaration> {
-        let CssValue::Names(names) = style.get(P::AnimationName) else { return Vec::new() };
+        let ComputedValue::Names(names) = style.get(P::AnimationName) else { return Vec::new() };
         let shows_start = style.is(P::AnimationPlay, "paused")
             || !(style.number(P::AnimationDuration) < MAX_ANIMATION_SECONDS)
             || !(style.number(P::AnimationDelay) < MAX_ANIMATION_SECONDS);

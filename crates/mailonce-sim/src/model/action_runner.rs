@@ -438,8 +438,8 @@ fn evidence(number: u8, source: EvidenceSource, says: EvidenceFinding) -> Eviden
         attempt: None,
         at: tick_start(0),
         source,
-        says,
+        finding: says,
         detail: String::new(),
-        once: None,
+        dedup_key: None,
     }
 }

@@ -81,23 +81,23 @@ impl PackedHandoff {
             parked_by: _,
         } = handoff;
         let HandoffProgress {
-            first_try: _,
+            first_attempt_at: _,
             marked_at,
-            doubts,
-            doubt_since,
+            attempts_in_doubt: doubts,
+            in_doubt_since: doubt_since,
             account,
-            asked,
-            puzzling,
+            unknown_checks: asked,
+            needs_person: puzzling,
             resent,
-            again,
+            retry_despite_doubt: again,
             may_duplicate,
-            lapses,
-            faults,
+            lost_leases: lapses,
+            transport_failures: faults,
             // Every transport of the model exists.
-            orphaned: _,
+            transport_missing_since: _,
             reason: _,
             // The model has no events.
-            unannounced: _,
+            left_without_sent_event: _,
         } = work;
         Self {
             state: *state,
@@ -125,24 +125,24 @@ impl PackedHandoff {
         (handoff.fence, handoff.attempts) = (u64::from(self.fence), u32::from(self.attempts));
         handoff.holder = self.is_leased.then_some(HOLDER);
         handoff.progress = HandoffProgress {
-            first_try: None,
+            first_attempt_at: None,
             marked_at: self.marked_at.map(tick_start),
-            doubts: (1..=self.attempts)
+            attempts_in_doubt: (1..=self.attempts)
                 .filter(|n| self.unknown_attempts & attempt_bit(*n) != 0)
                 .map(u32::from)
                 .collect(),
-            doubt_since: self.unknown_since.map(tick_start),
+            in_doubt_since: self.unknown_since.map(tick_start),
             account: self.same_account.then(|| ACCOUNT.to_owned()),
-            asked: u32::from(self.was_looked_up),
-            puzzling: self.needs_person,
+            unknown_checks: u32::from(self.was_looked_up),
+            needs_person: self.needs_person,
             resent: self.was_resent_by_policy,
-            again: self.may_retry_unknown,
+            retry_despite_doubt: self.may_retry_unknown,
             may_duplicate: self.may_duplicate,
-            lapses: u32::from(self.lapsed_leases),
-            faults: u32::from(self.transport_faults),
-            orphaned: None,
+            lost_leases: u32::from(self.lapsed_leases),
+            transport_failures: u32::from(self.transport_faults),
+            transport_missing_since: None,
             reason: None,
-            unannounced: false,
+            left_without_sent_event: false,
         };
         handoff
     }

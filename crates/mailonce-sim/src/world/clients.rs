@@ -249,9 +249,9 @@ impl SimulatedClients {
             attempt: None,
             at: engine.ctx.now(),
             source: EvidenceSource::ProviderEvent,
-            says: report.fact,
+            finding: report.fact,
             detail: "the provider says so".into(),
-            once: Some(report.event_id.clone()),
+            dedup_key: Some(report.event_id.clone()),
         };
         let end = match engine.handoffs.record_evidence(team, report.email, fact).await {
             Ok(true) => CallOutcome::Ok { first: false, ids: Vec::new() },

@@ -256,7 +256,7 @@ pub(super) async fn read_inboxes(cluster: &SimulatedCluster) -> Result<InboundHi
                 seq: message.seq,
                 message_id: message.head.message_id.clone().unwrap_or_default(),
                 state: message.state.as_str().to_owned(),
-                dead: message.annotations.turn.dead,
+                dead: message.annotations.progress.dead,
             });
         }
         for artifact in cluster.store.artifacts(inbox.team, inbox.id, None, 0, ROW_LIMIT).await? {

@@ -215,7 +215,7 @@ pub(super) async fn next_due(cluster: &SimulatedCluster) -> Result<Option<i64>, 
             }
             let thread = cluster.store.thread(inbox.team, message.thread).await?;
             let leased = thread.and_then(|thread| thread.details.lease).map(|lease| lease.expires_at);
-            let at = [leased, message.annotations.turn.not_before].into_iter().flatten().max().map_or(0, |at| at.0);
+            let at = [leased, message.annotations.progress.not_before].into_iter().flatten().max().map_or(0, |at| at.0);
             due = Some(due.map_or(at, |due: i64| due.min(at)));
         }
     }

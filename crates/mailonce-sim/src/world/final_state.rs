@@ -82,13 +82,13 @@ async fn emails(cluster: &SimulatedCluster, caller: &Caller) -> Result<Vec<Email
 }
 
 fn will_be_resent(email: &Email, handoff: &handoff::Handoff) -> bool {
-    email.head.on_unknown == OnUnknown::Resend && !handoff.progress.resent && !handoff.progress.puzzling
+    email.head.on_unknown == OnUnknown::Resend && !handoff.progress.resent && !handoff.progress.needs_person
 }
 
 /// Whether the next hop reveals the outcome of an unknown handoff, by a repeat or a look-up.
 fn can_be_resolved(cluster: &SimulatedCluster, email: &Email, handoff: &handoff::Handoff) -> bool {
     let Some(hop) = cluster.hops.iter().find(|hop| hop.name == handoff.transport) else { return false };
-    if handoff.progress.puzzling {
+    if handoff.progress.needs_person {
         return false;
     }
     match hop.class {
@@ -102,13 +102,14 @@ fn can_be_resolved(cluster: &SimulatedCluster, email: &Email, handoff: &handoff:
 fn window_is_open(cluster: &SimulatedCluster, handoff: &handoff::Handoff, window: i64) -> bool {
     let touched =
         [FaultKind::ClockJump, FaultKind::OtherAccount].iter().any(|kind| cluster.shared.plan.has_fault(*kind));
-    let closes = handoff.progress.doubt_since.map(|since| since.0 + window - RecoveryMethod::window_margin_ms(window));
+    let closes =
+        handoff.progress.in_doubt_since.map(|since| since.0 + window - RecoveryMethod::window_margin_ms(window));
     !touched && closes.is_some_and(|closes| cluster.shared.now() + 60_000 < closes)
 }
 
 /// It has the mail, and a look-up will find it within days.
 fn lookup_will_find(cluster: &SimulatedCluster, hop: &SimulatedHop, email: &Email, handoff: &handoff::Handoff) -> bool {
-    let recent = handoff.progress.doubt_since.is_some_and(|since| cluster.shared.now() - since.0 < 60 * 3_600_000);
+    let recent = handoff.progress.in_doubt_since.is_some_and(|since| cluster.shared.now() - since.0 < 60 * 3_600_000);
     recent && !cluster.shared.plan.has_fault(FaultKind::ClockJump) && hop.is_found_by_lookup(email.id, handoff.number)
 }
 
@@ -238,8 +239,8 @@ fn to_handoff(cluster: &SimulatedCluster, detail: &EmailDetail, handoff: &handof
         evidence: evidence
             .map(|fact| Evidence {
                 source: fact.source.as_str().to_owned(),
-                says: fact.says.as_str().to_owned(),
-                once: fact.once.clone().unwrap_or_default(),
+                says: fact.finding.as_str().to_owned(),
+                once: fact.dedup_key.clone().unwrap_or_default(),
                 at_ms: Some(fact.at.0),
             })
             .collect(),

@@ -155,7 +155,7 @@ async fn a_resend_waits_for_its_own_transport() {
         let HopSink::Smtp(sink) = &first.sink else { return };
         sink.always_at(smtp::SmtpStep::Greeting, smtp::SmtpAction::reply_line_and_close("554 not today"));
         world.clock.advance(11 * MINUTE);
-        world.wait_for_email(id, "the resend", |email| email.handoffs[0].progress.again).await;
+        world.wait_for_email(id, "the resend", |email| email.handoffs[0].progress.retry_despite_doubt).await;
         for round in 0..3 {
             // Mail that was certainly not sent fails over while the breaker is open or half-open.
             for n in 0..4 {

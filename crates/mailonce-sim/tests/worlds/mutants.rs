@@ -75,7 +75,7 @@ fn email_with_two_unknowns() -> Email {
     });
     let envelope = Envelope { transport: "relay".into(), recipients: vec!["ada@example.org".into()] };
     let mut handoff = Handoff::new(0, envelope, HandoffState::Unknown, None);
-    (handoff.attempts, handoff.progress.doubts) = (2, vec![1, 2]);
+    (handoff.attempts, handoff.progress.attempts_in_doubt) = (2, vec![1, 2]);
     Email {
         id: EmailId(Uuid::from_u128(1)),
         team: TeamId(Uuid::from_u128(2)),

@@ -174,13 +174,13 @@ impl Postgres {
             tracing::warn!("the database: {note}");
         }
         let (closing, closed) = watch::channel(false);
-        let mut lanes: Vec<_> = (0..options.accept_workers.max(1))
+        let mut workers: Vec<_> = (0..options.accept_workers.max(1))
             .map(|_| tokio::spawn(crate::postgres::outbound::accept_batcher::run_accept_worker(ledger.clone())))
             .collect();
         for _ in 0..WORKERS_PER_BATCHER {
-            lanes.push(tokio::spawn(call_batcher::run_batch_worker::<ReceiveCall>(ledger.clone())));
-            lanes.push(tokio::spawn(call_batcher::run_batch_worker::<FileCall>(ledger.clone())));
-            lanes.push(tokio::spawn(call_batcher::run_batch_worker::<ActionCall>(ledger.clone())));
+            workers.push(tokio::spawn(call_batcher::run_batch_worker::<ReceiveCall>(ledger.clone())));
+            workers.push(tokio::spawn(call_batcher::run_batch_worker::<FileCall>(ledger.clone())));
+            workers.push(tokio::spawn(call_batcher::run_batch_worker::<ActionCall>(ledger.clone())));
         }
         let listening = ledger.open_listen_session().await?;
         tokio::spawn(wake_ups::run_listener(ledger.clone(), listening, closed.clone()));
@@ -188,16 +188,16 @@ impl Postgres {
         tokio::spawn(crate::postgres::events::event_log::run_sequencer(ledger.clone(), closed.clone()));
         tokio::spawn(durability::run_prover(ledger.clone(), closed.clone()));
         tokio::spawn(run_table_maintenance(ledger.clone(), closed));
-        Ok(Self { shared: ledger, closing, workers: Mutex::new(lanes) })
+        Ok(Self { shared: ledger, closing, workers: Mutex::new(workers) })
     }
 
     /// Finishes running calls, and ends the workers.
     async fn stop_workers(&self) {
         self.shared.close_batchers();
-        let lanes: Vec<JoinHandle<()>> =
+        let workers: Vec<JoinHandle<()>> =
             self.workers.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
-        for lane in lanes {
-            if let Err(error) = lane.await {
+        for worker in workers {
+            if let Err(error) = worker.await {
                 tracing::error!("a lane ended badly: {error}");
             }
         }

@@ -209,7 +209,7 @@ where
                         tracing::warn!("the database warns: {}", notice.message());
                     }
                 }
-                Ok(AsyncMessage::Notification(letter)) => heard(letter.payload()),
+                Ok(AsyncMessage::Notification(payload)) => heard(payload.payload()),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(
@@ -238,11 +238,15 @@ pub(crate) struct SessionPools {
 
 impl SessionPools {
     /// Creates separate pools for accepts and for all other calls, so that neither waits for the other.
-    pub(crate) fn new(place: &ConnectConfig, lanes: usize, others: usize) -> Result<Self, StoreError> {
+    pub(crate) fn new(
+        config: &ConnectConfig,
+        accept_connections: usize,
+        other_connections: usize,
+    ) -> Result<Self, StoreError> {
         let (warnings, server) = (Arc::default(), Arc::default());
-        let accepts = place.pool(lanes, &warnings, &server)?;
-        let verbs = place.pool(others, &warnings, &server)?;
-        Ok(Self { config: place.clone(), accept_pool: accepts, verb_pool: verbs, commit_warnings: warnings, server })
+        let accepts = config.pool(accept_connections, &warnings, &server)?;
+        let verbs = config.pool(other_connections, &warnings, &server)?;
+        Ok(Self { config: config.clone(), accept_pool: accepts, verb_pool: verbs, commit_warnings: warnings, server })
     }
 
     /// Opens a session outside the pools that counts the warnings about its own commits.

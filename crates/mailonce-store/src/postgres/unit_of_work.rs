@@ -14,7 +14,9 @@ use mailonce_core::{
     operation::{IdempotentResult, KeyedOperation, OperationDecision},
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
-        accept_decision::{AcceptDecision, AcceptReader, FirstSend, NextVersion, Resend, batch::check_batch, decide},
+        accept_decision::{
+            AcceptDecision, AcceptReader, FirstSend, NextVersion, ResendDecision, batch::check_batch, decide,
+        },
         content_guard::Comparison,
         email::Email,
         email_commands::EmailResendResult,
@@ -136,7 +138,7 @@ impl UnitOfWork {
         let fingerprints: Vec<_> = new_email.guard_input.fingerprints().cloned().collect();
         let key = new_email.key;
         let (email, body) = new_email.into_email(&first, now);
-        self.bind(&email, key, &first.occupies);
+        self.bind(&email, key, &first.shadow_keys);
         for fingerprint in fingerprints {
             self.remember_fingerprint(email.team, fingerprint, email.id, now);
         }
@@ -207,7 +209,7 @@ impl UnitOfWork {
             return answer;
         }
         let next = previous.resent_as.and_then(|id| self.email_of_team(new_email.team, id));
-        let answer = match Resend::prepare(previous, next, new_email.guard_input.cancels_previous, now) {
+        let answer = match ResendDecision::prepare(previous, next, new_email.guard_input.cancels_previous, now) {
             ControlFlow::Continue(resend) => self.accept_next_version(resend, new_email, replaced, now),
             ControlFlow::Break(answer) => IdempotentResult::Done(answer),
         };
@@ -221,7 +223,7 @@ impl UnitOfWork {
 
     fn accept_next_version(
         &mut self,
-        mut resend: Resend,
+        mut resend: ResendDecision,
         new_email: NewEmail,
         replaced: bool,
         now: Time,
@@ -315,9 +317,9 @@ impl AcceptReader for UnitOfWork {
         Ok((bind_number, self.key_binding(team, key, now)))
     }
 
-    fn occupant(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Infallible> {
-        let occupant = self.keys.get(&(team, key)).and_then(|row| row.slot);
-        Ok(occupant.and_then(|id| self.emails.get(&id)).map(Cow::Borrowed))
+    fn email_with_shadow_key(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Infallible> {
+        let email_with_shadow_key = self.keys.get(&(team, key)).and_then(|row| row.slot);
+        Ok(email_with_shadow_key.and_then(|id| self.emails.get(&id)).map(Cow::Borrowed))
     }
 
     fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> Result<u64, Infallible> {

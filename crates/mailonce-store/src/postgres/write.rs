@@ -232,7 +232,7 @@ async fn write_evidence(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()>
     let all = &work.evidence;
     if !all.is_empty() {
         let (team, email) = email_ref_columns(all.iter().map(|(team, email, _)| (*team, *email)));
-        let once: Vec<Option<&str>> = all.iter().map(|(_, _, fact)| fact.once.as_deref()).collect();
+        let once: Vec<Option<&str>> = all.iter().map(|(_, _, fact)| fact.dedup_key.as_deref()).collect();
         let fact = all.iter().map(|(_, _, fact)| write_json(fact)).collect::<TxResult<Vec<String>>>()?;
         execute(tx, INSERT_EVIDENCE, &[&team, &email, &once, &fact]).await?;
     }

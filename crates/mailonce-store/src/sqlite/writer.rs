@@ -207,17 +207,17 @@ impl Writer {
                 continue;
             }
             let began = Instant::now();
-            let (replies, fate) = commit_group(&mut ledger, group);
+            let (replies, commit_result) = commit_group(&mut ledger, group);
             self.record_commit(size, began.elapsed().as_micros() as u64);
-            let broken = fate.clone().err().filter(|error| matches!(error, StoreError::Corrupt(_)));
+            let broken = commit_result.clone().err().filter(|error| matches!(error, StoreError::Corrupt(_)));
             let ends = broken.is_some();
             broken.into_iter().for_each(|error| self.fail(error));
-            if fate.is_ok() {
+            if commit_result.is_ok() {
                 replies.iter().for_each(|reply| reply.publish(&ledger));
                 ledger.notify_subscribers();
             }
             for reply in replies {
-                reply.send(&fate);
+                reply.send(&commit_result);
                 mailonce_core::failpoint!("sqlite-answering");
             }
             if ends {
@@ -299,9 +299,9 @@ fn commit_group(ledger: &mut WriteSession<'_>, group: Vec<QueuedJob>) -> (Vec<Bo
         }
     }
     mailonce_core::failpoint!("sqlite-before-commit");
-    let fate = ledger.commit();
+    let commit_result = ledger.commit();
     mailonce_core::failpoint!("sqlite-after-commit");
-    (replies, fate)
+    (replies, commit_result)
 }
 
 fn closing_error() -> StoreError {

@@ -25,13 +25,13 @@ const MAX_MAIL_BYTES: usize = 40 * 1024 * 1024;
 /// Maximum length of a tag's name or value.
 const MAX_TAG_CHARS: usize = 256;
 
-struct Resend {
+struct ResendTransport {
     api_key: Secret,
 }
 
 /// Builds the Resend transport.
 pub fn transport(setting: HttpTransportConfig, api_key: Secret) -> Result<Arc<dyn Transport>, TransportConfigError> {
-    build_transport(setting, Resend { api_key }, DEFAULT_BASE_URL, "")
+    build_transport(setting, ResendTransport { api_key }, DEFAULT_BASE_URL, "")
 }
 
 #[derive(Serialize)]
@@ -99,7 +99,7 @@ fn tags<'a>(mail: &OutboundMail<'a>, id: &'a str) -> Result<Vec<ResendTag<'a>>, 
     Ok(tags)
 }
 
-impl HttpProvider for Resend {
+impl HttpProvider for ResendTransport {
     const KIND: &'static str = "resend";
 
     fn wire(&self) -> PayloadFormat {

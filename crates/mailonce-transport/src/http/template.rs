@@ -118,8 +118,8 @@ pub fn transport(
 fn collect_placeholders(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => found.extend(split_placeholders(text).into_iter().filter_map(|piece| match piece {
-            TemplatePart::Placeholder(name) => Some(name.to_owned()),
-            TemplatePart::Text(_) => None,
+            BodyTemplatePart::Placeholder(name) => Some(name.to_owned()),
+            BodyTemplatePart::Text(_) => None,
         })),
         Value::Array(list) => list.iter().for_each(|value| collect_placeholders(value, found)),
         Value::Object(map) => map.values().for_each(|value| collect_placeholders(value, found)),
@@ -127,22 +127,22 @@ fn collect_placeholders(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-enum TemplatePart<'a> {
+enum BodyTemplatePart<'a> {
     Text(&'a str),
     Placeholder(&'a str),
 }
 
-fn split_placeholders(mut text: &str) -> Vec<TemplatePart<'_>> {
+fn split_placeholders(mut text: &str) -> Vec<BodyTemplatePart<'_>> {
     let mut pieces = Vec::new();
     while let Some((before, name, after)) = text
         .split_once("{{")
         .and_then(|(before, rest)| rest.split_once("}}").map(|(name, after)| (before, name, after)))
     {
-        pieces.extend((!before.is_empty()).then_some(TemplatePart::Text(before)));
-        pieces.push(TemplatePart::Placeholder(name.trim()));
+        pieces.extend((!before.is_empty()).then_some(BodyTemplatePart::Text(before)));
+        pieces.push(BodyTemplatePart::Placeholder(name.trim()));
         text = after;
     }
-    pieces.extend((!text.is_empty()).then_some(TemplatePart::Text(text)));
+    pieces.extend((!text.is_empty()).then_some(BodyTemplatePart::Text(text)));
     pieces
 }
 
@@ -150,7 +150,7 @@ fn split_placeholders(mut text: &str) -> Vec<TemplatePart<'_>> {
 fn fill_template(template: &Value, mail: &OutboundMail<'_>) -> Option<Value> {
     match template {
         Value::String(text) => match split_placeholders(text).as_slice() {
-            [TemplatePart::Placeholder(name)] => placeholder_value(name, mail),
+            [BodyTemplatePart::Placeholder(name)] => placeholder_value(name, mail),
             many => Some(Value::String(many.iter().map(|part| render_part(part, mail)).collect())),
         },
         Value::Array(list) => Some(list.iter().filter_map(|value| fill_template(value, mail)).collect()),
@@ -163,10 +163,10 @@ fn fill_template(template: &Value, mail: &OutboundMail<'_>) -> Option<Value> {
 }
 
 /// One part of a longer string as text.
-fn render_part(piece: &TemplatePart<'_>, mail: &OutboundMail<'_>) -> String {
+fn render_part(piece: &BodyTemplatePart<'_>, mail: &OutboundMail<'_>) -> String {
     match piece {
-        TemplatePart::Text(text) => (*text).to_owned(),
-        TemplatePart::Placeholder(name) => match placeholder_value(name, mail) {
+        BodyTemplatePart::Text(text) => (*text).to_owned(),
+        BodyTemplatePart::Placeholder(name) => match placeholder_value(name, mail) {
             None => String::new(),
             Some(Value::String(text)) => text,
             Some(Value::Array(list)) if list.iter().all(Value::is_string) => {

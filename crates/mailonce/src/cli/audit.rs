@@ -36,7 +36,7 @@ pub(crate) enum AuditVerb {
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     #[command(flatten)]
     filter: FilterArgs,
     /// Number of entries
@@ -64,7 +64,7 @@ pub(crate) struct FilterArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Only entries after this number, to continue an earlier export
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     after: u64,
@@ -74,7 +74,7 @@ pub(crate) struct ExportArgs {
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Check this export instead of a server; `-` reads stdin
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -109,7 +109,7 @@ fn next_cursor(page: &Value) -> Option<u64> {
 const UNFILTERED: FilterArgs = FilterArgs { actor: None, action: None, about: None };
 
 async fn list(out: &Printer, args: ListArgs) -> anyhow::Result<ExitCode> {
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let limit = usize::from(args.limit);
     let page = match args.after {
         Some(after) => fetch_page(&client, after, limit, &args.filter).await?,
@@ -179,7 +179,7 @@ async fn latest(client: &CliClient, limit: usize, filter: &FilterArgs) -> anyhow
 }
 
 async fn export(out: &Printer, args: ExportArgs) -> anyhow::Result<ExitCode> {
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let mut after = args.after;
     loop {
         let page = fetch_page(&client, after, MAX_PAGE, &UNFILTERED).await?;
@@ -325,7 +325,7 @@ async fn verify(out: &Printer, args: VerifyArgs) -> anyhow::Result<ExitCode> {
     let mut verification = Verification::new(args.head.as_deref())?;
     match &args.file {
         Some(file) => verify_file(&mut verification, file)?,
-        None => verify_server(&mut verification, &CliClient::find(&args.reach)?).await?,
+        None => verify_server(&mut verification, &CliClient::find(&args.server)?).await?,
     }
     Ok(verification.report(out))
 }

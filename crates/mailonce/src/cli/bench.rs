@@ -30,7 +30,7 @@ const TEXT_BYTES: usize = 1_000;
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Number of emails
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     count: u64,
@@ -56,14 +56,15 @@ struct BenchRun {
 
 /// Runs the benchmark and prints the result.
 pub(super) async fn bench(out: &Printer, args: BenchArgs) -> anyhow::Result<ExitCode> {
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let base = BaseUrl::parse(client.server.url()).map_err(|bad| UsageError(format!("the URL {bad}")))?;
     // Reports a wrong server or API key once, before thousands of requests fail.
     client.get("/v1/emails?limit=1").await?;
     let run = Arc::new(BenchRun {
         base,
         bearer: format!("Bearer {}", client.api_key),
-        tls_config: dial::tls_client_config(&load_ca_file(args.reach.ca_file.as_deref())?).context("setting up TLS")?,
+        tls_config: dial::tls_client_config(&load_ca_file(args.server.ca_file.as_deref())?)
+            .context("setting up TLS")?,
         name: random_name(),
         replay: args.replay,
         count: args.count,

@@ -19,7 +19,7 @@ pub(crate) enum ClaimsVerb {
     /// List claims, newest first
     List {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Only claims in this state: claimed, begun, completed, failed, unknown or abandoned
         #[arg(long)]
         state: Option<String>,
@@ -32,14 +32,14 @@ pub(crate) enum ClaimsVerb {
     /// Show one claim and its result
     Show {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the claim
         id: String,
     },
     /// Decide about a claim whose holder was lost after it began
     Resolve {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the claim
         id: String,
         /// done (it happened), retry (somebody may do it, possibly again) or abandon (nobody does it any more)
@@ -77,19 +77,19 @@ fn claim_path(id: &str) -> String {
 /// Runs a verb of `claims`.
 pub(super) async fn claims(out: &Printer, verb: ClaimsVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        ClaimsVerb::List { reach, state, key, page } => {
+        ClaimsVerb::List { server, state, key, page } => {
             let filters = vec![("state", state), ("key", key)];
-            let page = fetch_list(&CliClient::find(&reach)?, "/v1/claims", filters, &page).await?;
+            let page = fetch_list(&CliClient::find(&server)?, "/v1/claims", filters, &page).await?;
             show_list(out, &page, &["id", "state", "created", "label", "~key"], |claim| {
                 ["id", "state", "created_at", "label", "key"].iter().map(|name| field_text(claim, name)).collect()
             });
         }
-        ClaimsVerb::Show { reach, id } => {
-            let claim = CliClient::find(&reach)?.get(&claim_path(&id)).await?;
+        ClaimsVerb::Show { server, id } => {
+            let claim = CliClient::find(&server)?.get(&claim_path(&id)).await?;
             show(out, &claim, CLAIM_FIELDS);
         }
-        ClaimsVerb::Resolve { reach, id, decision, rev } => {
-            let client = CliClient::find(&reach)?;
+        ClaimsVerb::Resolve { server, id, decision, rev } => {
+            let client = CliClient::find(&server)?;
             let path = claim_path(&id);
             let rev = match rev {
                 Some(rev) => json!(rev),

@@ -102,22 +102,22 @@ impl std::fmt::Display for MissingSetting {
 
 impl CliClient {
     /// Finds the server: flags and environment, else a running `dev`.
-    pub(crate) fn find(reach: &ServerArgs) -> anyhow::Result<Self> {
-        Self::resolve(reach, read_dev_file)
+    pub(crate) fn find(server: &ServerArgs) -> anyhow::Result<Self> {
+        Self::resolve(server, read_dev_file)
     }
 
     /// Finds the server for a model. From a running `dev` a model gets the key for agents, never the admin key.
-    pub(crate) fn for_model(reach: &ServerArgs) -> anyhow::Result<Self> {
-        Self::resolve(reach, |data| {
+    pub(crate) fn for_model(server: &ServerArgs) -> anyhow::Result<Self> {
+        Self::resolve(server, |data| {
             let dev = read_dev_file(data)?;
             let key = dev.agent_key.context("this `mailonce dev` has no API key for agents: restart it")?;
             Ok(DevFile { api_key: key, agent_key: None, ..dev })
         })
     }
 
-    fn resolve(reach: &ServerArgs, dev: impl Fn(&Path) -> anyhow::Result<DevFile>) -> anyhow::Result<Self> {
-        let dev = || dev(&reach.data);
-        let (url, api_key) = match (&reach.url, &reach.api_key) {
+    fn resolve(server: &ServerArgs, dev: impl Fn(&Path) -> anyhow::Result<DevFile>) -> anyhow::Result<Self> {
+        let dev = || dev(&server.data);
+        let (url, api_key) = match (&server.url, &server.api_key) {
             (Some(url), Some(key)) => (url.clone(), key.clone()),
             (Some(url), None) => {
                 let dev = dev().context(MissingSetting::ApiKey)?;
@@ -133,7 +133,7 @@ impl CliClient {
                 (dev.url, dev.api_key)
             }
         };
-        Ok(Self { server: ApiServer::new(&url, reach.ca_file.as_deref())?, api_key })
+        Ok(Self { server: ApiServer::new(&url, server.ca_file.as_deref())?, api_key })
     }
 
     /// Calls the API with retries, and returns the status and the JSON of the response. Problems become errors. A POST

@@ -20,7 +20,7 @@ use crate::cli::printer::{Printer, display_text, field_text, sanitize};
 #[derive(Debug, Args)]
 pub(crate) struct ReplyArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Id of the message
     message: String,
     /// Body as plain text; `-` reads it from stdin
@@ -78,7 +78,7 @@ pub(super) async fn reply(out: &Printer, args: ReplyArgs) -> anyhow::Result<Exit
         "distinct_token": args.distinct_token,
     });
     let path = format!("/v1/messages/{}/reply", percent_encode(&args.message));
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let (_, receipt) = client.call(Method::POST, &path, args.key.as_deref(), Some(&body)).await?;
     send::finish(out, &client, &args.wait, receipt).await
 }
@@ -88,7 +88,7 @@ pub(crate) enum ThreadVerb {
     /// List threads, the most recently active first
     List {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Only threads of this inbox (id or address)
         #[arg(long)]
         inbox: Option<String>,
@@ -104,14 +104,14 @@ pub(crate) enum ThreadVerb {
     /// Show a thread with its messages and emails, and who holds its lease
     Show {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the thread
         thread: String,
     },
     /// Lease a thread, so that no other agent replies to it; renew the lease with --token
     Lease {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the thread
         thread: String,
         /// Name of the holder, for people
@@ -127,7 +127,7 @@ pub(crate) enum ThreadVerb {
     /// Release your lease on a thread
     Release {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the thread
         thread: String,
         /// Token of your lease
@@ -137,7 +137,7 @@ pub(crate) enum ThreadVerb {
     /// Mark a thread as done
     Done {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the thread
         thread: String,
     },
@@ -150,10 +150,10 @@ fn thread_path(thread: &str) -> String {
 /// Runs a verb of `thread`.
 pub(super) async fn thread(out: &Printer, verb: ThreadVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        ThreadVerb::List { reach, inbox, label, open, page } => {
+        ThreadVerb::List { server, inbox, label, open, page } => {
             let handled = open.then(|| "false".to_owned());
             let filters = vec![("inbox", inbox), ("label", label), ("handled", handled)];
-            let page = fetch_list(&CliClient::find(&reach)?, "/v1/threads", filters, &page).await?;
+            let page = fetch_list(&CliClient::find(&server)?, "/v1/threads", filters, &page).await?;
             show_list(out, &page, &["id", "last activity", "received", "sent", "~leased by", "~subject"], |thread| {
                 let fields =
                     ["id", "last_activity_at", "message_count", "email_count"].map(|name| field_text(thread, name));
@@ -161,29 +161,29 @@ pub(super) async fn thread(out: &Printer, verb: ThreadVerb) -> anyhow::Result<Ex
                     .concat()
             });
         }
-        ThreadVerb::Show { reach, thread } => {
-            let view = CliClient::find(&reach)?.get(&thread_path(&thread)).await?;
+        ThreadVerb::Show { server, thread } => {
+            let view = CliClient::find(&server)?.get(&thread_path(&thread)).await?;
             show_thread(out, &view);
             if !out.is_json() {
                 show_entries(out, &view);
             }
         }
-        ThreadVerb::Lease { reach, thread, holder, ttl, token } => {
+        ThreadVerb::Lease { server, thread, holder, ttl, token } => {
             let body = json!({ "holder": holder, "ttl_s": ttl, "token": token });
             let path = format!("{}/lease", thread_path(&thread));
-            let (_, lease) = CliClient::find(&reach)?.call(Method::POST, &path, None, Some(&body)).await?;
+            let (_, lease) = CliClient::find(&server)?.call(Method::POST, &path, None, Some(&body)).await?;
             show(out, &lease, &["token", "fence", "holder", "expires_at"]);
         }
-        ThreadVerb::Release { reach, thread, token } => {
+        ThreadVerb::Release { server, thread, token } => {
             let path = format!("{}/lease", thread_path(&thread));
             let body = json!({ "token": token });
-            let (_, view) = CliClient::find(&reach)?.call(Method::DELETE, &path, None, Some(&body)).await?;
+            let (_, view) = CliClient::find(&server)?.call(Method::DELETE, &path, None, Some(&body)).await?;
             show_thread(out, &view);
         }
-        ThreadVerb::Done { reach, thread } => {
+        ThreadVerb::Done { server, thread } => {
             let body = json!({ "handled": true });
             let (_, view) =
-                CliClient::find(&reach)?.call(Method::PATCH, &thread_path(&thread), None, Some(&body)).await?;
+                CliClient::find(&server)?.call(Method::PATCH, &thread_path(&thread), None, Some(&body)).await?;
             show_thread(out, &view);
         }
     }
@@ -258,7 +258,7 @@ pub(crate) enum EscalationsVerb {
     /// List questions, newest first
     List {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Only questions in this state: open, resolved, expired or moot; `any` for every state
         #[arg(long, default_value = "open")]
         state: String,
@@ -268,7 +268,7 @@ pub(crate) enum EscalationsVerb {
     /// Show one question and the email that it holds
     Show {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the escalation
         id: String,
     },
@@ -280,7 +280,7 @@ pub(crate) enum EscalationsVerb {
 #[derive(Debug, Args)]
 pub(crate) struct ResolveEscalationArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Id of the escalation
     id: String,
     /// release, edit or reject a held email; sent, resend or abandon for one whose outcome is unknown; done, retry or
@@ -317,16 +317,16 @@ fn escalation_path(id: &str) -> String {
 /// Runs a verb of `escalations`.
 pub(super) async fn escalations(out: &Printer, verb: EscalationsVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        EscalationsVerb::List { reach, state, page } => {
+        EscalationsVerb::List { server, state, page } => {
             let filters = vec![("state", Some(state).filter(|state| state != "any"))];
-            let page = fetch_list(&CliClient::find(&reach)?, "/v1/escalations", filters, &page).await?;
+            let page = fetch_list(&CliClient::find(&server)?, "/v1/escalations", filters, &page).await?;
             show_list(out, &page, &["id", "opened", "state", "about", "~question"], |escalation| {
                 let fields = ["id", "created_at", "state"].map(|name| field_text(escalation, name));
                 [fields.as_slice(), &[subject_summary(&escalation["about"]), question(escalation)]].concat()
             });
         }
-        EscalationsVerb::Show { reach, id } => {
-            let view = CliClient::find(&reach)?.get(&escalation_path(&id)).await?;
+        EscalationsVerb::Show { server, id } => {
+            let view = CliClient::find(&server)?.get(&escalation_path(&id)).await?;
             show(out, &view, ESCALATION_FIELDS);
             if !out.is_json() {
                 show_decision(out, &view);
@@ -391,7 +391,7 @@ fn show_held_email(out: &Printer, view: &Value) {
 }
 
 async fn resolve(out: &Printer, args: ResolveEscalationArgs) -> anyhow::Result<()> {
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let path = escalation_path(&args.id);
     let latest = client.get(&path).await?;
     let rev = args.rev.map_or_else(|| latest["rev"].clone(), |rev| json!(rev));

@@ -21,21 +21,21 @@ pub(crate) enum EmailsVerb {
     /// Show one email and its timeline
     Show {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the email
         id: String,
     },
     /// Cancel an email that has not left yet
     Cancel {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the email
         id: String,
     },
     /// Change the time of a scheduled email
     Move {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the email
         id: String,
         /// When to send it: an RFC 3339 time, or "in 5 minutes"
@@ -45,7 +45,7 @@ pub(crate) enum EmailsVerb {
     /// Send an email again on purpose, as its next version
     Resend {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the email
         id: String,
         /// Why, for the record
@@ -62,7 +62,7 @@ pub(crate) enum EmailsVerb {
 #[derive(Debug, Args)]
 pub(crate) struct ResolveEmailArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Id of the email
     id: String,
     /// sent (it arrived), resend (send the same bytes again) or abandon (give up)
@@ -83,7 +83,7 @@ pub(crate) struct ResolveEmailArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ListEmailsArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Only emails in this state, such as queued, sent, held or unknown
     #[arg(long)]
     state: Option<String>,
@@ -111,22 +111,23 @@ fn email_path(id: &str) -> String {
 pub(super) async fn emails(out: &Printer, verb: EmailsVerb) -> anyhow::Result<ExitCode> {
     match verb {
         EmailsVerb::List(args) => list(out, args).await?,
-        EmailsVerb::Show { reach, id } => show(out, &CliClient::find(&reach)?.get(&email_path(&id)).await?),
-        EmailsVerb::Cancel { reach, id } => {
-            let (_, email) =
-                CliClient::find(&reach)?.call(Method::POST, &format!("{}/cancel", email_path(&id)), None, None).await?;
+        EmailsVerb::Show { server, id } => show(out, &CliClient::find(&server)?.get(&email_path(&id)).await?),
+        EmailsVerb::Cancel { server, id } => {
+            let (_, email) = CliClient::find(&server)?
+                .call(Method::POST, &format!("{}/cancel", email_path(&id)), None, None)
+                .await?;
             show_state(out, &email);
         }
-        EmailsVerb::Move { reach, id, scheduled_at } => {
+        EmailsVerb::Move { server, id, scheduled_at } => {
             let body = json!({ "scheduled_at": scheduled_at });
             show_state(
                 out,
-                &CliClient::find(&reach)?.call(Method::PATCH, &email_path(&id), None, Some(&body)).await?.1,
+                &CliClient::find(&server)?.call(Method::PATCH, &email_path(&id), None, Some(&body)).await?.1,
             );
         }
-        EmailsVerb::Resend { reach, id, reason, wait } => {
+        EmailsVerb::Resend { server, id, reason, wait } => {
             let (path, body) = (format!("{}/resend", email_path(&id)), json!({ "reason": reason }));
-            let client = CliClient::find(&reach)?;
+            let client = CliClient::find(&server)?;
             let (_, receipt) = client.call(Method::POST, &path, None, Some(&body)).await?;
             return send::finish(out, &client, &wait, receipt).await;
         }
@@ -138,7 +139,7 @@ pub(super) async fn emails(out: &Printer, verb: EmailsVerb) -> anyhow::Result<Ex
 async fn list(out: &Printer, args: ListEmailsArgs) -> anyhow::Result<()> {
     let filters =
         vec![("state", args.state), ("to", args.to), ("key", args.key), ("since", args.since), ("until", args.until)];
-    let page = fetch_list(&CliClient::find(&args.reach)?, "/v1/emails", filters, &args.page).await?;
+    let page = fetch_list(&CliClient::find(&args.server)?, "/v1/emails", filters, &args.page).await?;
     show_list(out, &page, &["id", "state", "accepted", "~to", "~subject", "duplicates"], |email| {
         let mut row = ["id", "state", "created_at", "to", "subject", "suppressed"].map(|name| field_text(email, name));
         if email["stopped_by"].is_string() {
@@ -150,7 +151,7 @@ async fn list(out: &Printer, args: ListEmailsArgs) -> anyhow::Result<()> {
 }
 
 async fn resolve(out: &Printer, args: ResolveEmailArgs) -> anyhow::Result<()> {
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let rev = match args.rev {
         Some(rev) => json!(rev),
         None => client.get(&email_path(&args.id)).await?["rev"].clone(),

@@ -12,7 +12,7 @@ use crate::cli::printer::{Printer, print_stderr};
 #[derive(Debug, Args)]
 pub(crate) struct EraseArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// The person's address
     address: String,
     /// Why, for the audit; the address is removed from it
@@ -33,7 +33,7 @@ pub(crate) enum ErasuresVerb {
 #[derive(Debug, Args)]
 pub(crate) struct ShowErasureArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Id of the erasure
     id: String,
 }
@@ -43,7 +43,7 @@ const FIELDS: &[&str] = &["id", "state", "stage", "alias", "reason", "requested_
 /// Requests an erasure.
 pub(super) async fn erase(out: &Printer, args: EraseArgs) -> anyhow::Result<ExitCode> {
     let body = json!({ "address": args.address, "reason": args.reason });
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let (_, erasure) = client.call(Method::POST, "/v1/erasures", None, Some(&body)).await?;
     let id = erasure["id"].as_str().unwrap_or_default().to_owned();
     show_erasure(out, erasure);
@@ -56,15 +56,15 @@ pub(super) async fn erase(out: &Printer, args: EraseArgs) -> anyhow::Result<Exit
 /// Lists erasures, or shows one.
 pub(super) async fn erasures(out: &Printer, verb: ErasuresVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        ErasuresVerb::List(reach) => {
-            let page = CliClient::find(&reach)?.get("/v1/erasures").await?;
+        ErasuresVerb::List(server) => {
+            let page = CliClient::find(&server)?.get("/v1/erasures").await?;
             let text = |erasure: &Value, name: &str| erasure[name].as_str().unwrap_or_default().to_owned();
             let columns = ["id", "state", "stage", "requested_at", "reason"];
             show_rows(out, &page, &columns, |erasure| columns.iter().map(|name| text(erasure, name)).collect());
         }
         ErasuresVerb::Show(args) => {
             let path = format!("/v1/erasures/{}", args.id);
-            show_erasure(out, CliClient::find(&args.reach)?.get(&path).await?);
+            show_erasure(out, CliClient::find(&args.server)?.get(&path).await?);
         }
     }
     Ok(ExitCode::SUCCESS)

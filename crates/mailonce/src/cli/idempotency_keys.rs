@@ -17,14 +17,14 @@ pub(crate) enum KeyVerb {
     /// Show the email of a key, when the key expires, and its duplicate calls
     Inspect {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Idempotency key
         key: String,
     },
     /// Remember a key for longer
     Extend {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Idempotency key
         key: String,
         /// How long to remember it: transactional, notification, or a duration such as 90d
@@ -34,7 +34,7 @@ pub(crate) enum KeyVerb {
     /// Forget a key: the next send with it creates a new email
     Forget {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Idempotency key
         key: String,
     },
@@ -64,14 +64,14 @@ pub(crate) struct DeriveArgs {
 pub(super) async fn key(out: &Printer, verb: KeyVerb) -> anyhow::Result<ExitCode> {
     match verb {
         KeyVerb::Derive(args) => derive(out, args)?,
-        KeyVerb::Inspect { reach, key } => show_key(out, &CliClient::find(&reach)?.get(&key_path(&key)).await?),
-        KeyVerb::Extend { reach, key, ttl } => {
+        KeyVerb::Inspect { server, key } => show_key(out, &CliClient::find(&server)?.get(&key_path(&key)).await?),
+        KeyVerb::Extend { server, key, ttl } => {
             let body = json!({ "ttl": ttl });
-            let (_, view) = CliClient::find(&reach)?.call(Method::PATCH, &key_path(&key), None, Some(&body)).await?;
+            let (_, view) = CliClient::find(&server)?.call(Method::PATCH, &key_path(&key), None, Some(&body)).await?;
             show_key(out, &view);
         }
-        KeyVerb::Forget { reach, key } => {
-            let (_, view) = CliClient::find(&reach)?.call(Method::DELETE, &key_path(&key), None, None).await?;
+        KeyVerb::Forget { server, key } => {
+            let (_, view) = CliClient::find(&server)?.call(Method::DELETE, &key_path(&key), None, None).await?;
             show_key(out, &view);
         }
     }

@@ -28,21 +28,21 @@ pub(crate) enum InboxVerb {
     /// List inboxes, newest first
     List {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         #[command(flatten)]
         page: PageArgs,
     },
     /// Show one inbox
     Show {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id or address of the inbox
         inbox: String,
     },
     /// List the messages of an inbox, newest first
     Messages {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id or address of the inbox
         inbox: String,
         #[command(flatten)]
@@ -51,7 +51,7 @@ pub(crate) enum InboxVerb {
     /// Show one message; --model shows it as a model sees it
     Read {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the message
         message: String,
         /// How much to show: min (visible text), plain (all text) or full (with HTML)
@@ -64,7 +64,7 @@ pub(crate) enum InboxVerb {
     /// List the deliveries to an inbox with their outcome, also duplicates and rejected mail
     Deliveries {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id or address of the inbox
         inbox: String,
         #[command(flatten)]
@@ -73,21 +73,21 @@ pub(crate) enum InboxVerb {
     /// Reject further mail to an inbox, and keep its messages
     Expire {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id or address of the inbox
         inbox: String,
     },
     /// Give an inbox a new random address; mail to the old one is rejected
     Rotate {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id or address of the inbox
         inbox: String,
     },
     /// Delete an inbox with its messages
     Delete {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id or address of the inbox
         inbox: String,
     },
@@ -97,7 +97,7 @@ pub(crate) enum InboxVerb {
 #[derive(Debug, Args)]
 pub(crate) struct CreateInboxArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Address of the inbox
     #[arg(long)]
     address: Option<String>,
@@ -136,7 +136,7 @@ const INBOX_FIELDS: &[&str] = &["id", "address", "agent", "client_id", "created_
 pub(super) async fn inbox(out: &Printer, verb: InboxVerb) -> anyhow::Result<ExitCode> {
     match verb {
         InboxVerb::Create(args) => {
-            let CreateInboxArgs { reach, address, username, domain, ttl, client_id, agent } = args;
+            let CreateInboxArgs { server, address, username, domain, ttl, client_id, agent } = args;
             let fields = [
                 ("address", address),
                 ("username", username),
@@ -147,44 +147,44 @@ pub(super) async fn inbox(out: &Printer, verb: InboxVerb) -> anyhow::Result<Exit
             ];
             let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
             let body = Value::Object(given.collect());
-            let (_, made) = CliClient::find(&reach)?.call(Method::POST, "/v1/inboxes", None, Some(&body)).await?;
+            let (_, made) = CliClient::find(&server)?.call(Method::POST, "/v1/inboxes", None, Some(&body)).await?;
             show(out, &made, INBOX_FIELDS);
         }
-        InboxVerb::List { reach, page } => {
-            let page = fetch_list(&CliClient::find(&reach)?, "/v1/inboxes", Vec::new(), &page).await?;
+        InboxVerb::List { server, page } => {
+            let page = fetch_list(&CliClient::find(&server)?, "/v1/inboxes", Vec::new(), &page).await?;
             show_list(out, &page, &["~address", "~agent", "messages", "expires", "id"], |inbox| {
                 ["address", "agent", "message_count", "expires_at", "id"].map(|name| field_text(inbox, name)).to_vec()
             });
         }
-        InboxVerb::Show { reach, inbox } => {
-            show(out, &CliClient::find(&reach)?.get(&inbox_path(&inbox)).await?, INBOX_FIELDS);
+        InboxVerb::Show { server, inbox } => {
+            show(out, &CliClient::find(&server)?.get(&inbox_path(&inbox)).await?, INBOX_FIELDS);
         }
-        InboxVerb::Messages { reach, inbox, page } => {
+        InboxVerb::Messages { server, inbox, page } => {
             let path = format!("{}/messages", inbox_path(&inbox));
-            show_messages(out, &fetch_list(&CliClient::find(&reach)?, &path, Vec::new(), &page).await?);
+            show_messages(out, &fetch_list(&CliClient::find(&server)?, &path, Vec::new(), &page).await?);
         }
-        InboxVerb::Read { reach, message, model: true, .. } => {
-            read_as_model(out, &CliClient::find(&reach)?, &message).await?;
+        InboxVerb::Read { server, message, model: true, .. } => {
+            read_as_model(out, &CliClient::find(&server)?, &message).await?;
         }
-        InboxVerb::Read { reach, message, view, .. } => {
+        InboxVerb::Read { server, message, view, .. } => {
             let path = format!("/v1/messages/{}?view={}", percent_encode(&message), percent_encode(&view));
-            show_message(out, &CliClient::find(&reach)?.get(&path).await?);
+            show_message(out, &CliClient::find(&server)?.get(&path).await?);
         }
-        InboxVerb::Deliveries { reach, inbox, page } => show_deliveries(out, &reach, &inbox, &page).await?,
-        InboxVerb::Expire { reach, inbox } => {
+        InboxVerb::Deliveries { server, inbox, page } => show_deliveries(out, &server, &inbox, &page).await?,
+        InboxVerb::Expire { server, inbox } => {
             let body = json!({ "ttl": "0s" });
             let (_, expired) =
-                CliClient::find(&reach)?.call(Method::PATCH, &inbox_path(&inbox), None, Some(&body)).await?;
+                CliClient::find(&server)?.call(Method::PATCH, &inbox_path(&inbox), None, Some(&body)).await?;
             show(out, &expired, INBOX_FIELDS);
         }
-        InboxVerb::Rotate { reach, inbox } => {
+        InboxVerb::Rotate { server, inbox } => {
             let path = format!("{}/rotate", inbox_path(&inbox));
-            show(out, &CliClient::find(&reach)?.call(Method::POST, &path, None, None).await?.1, INBOX_FIELDS);
+            show(out, &CliClient::find(&server)?.call(Method::POST, &path, None, None).await?.1, INBOX_FIELDS);
         }
-        InboxVerb::Delete { reach, inbox } => {
+        InboxVerb::Delete { server, inbox } => {
             show(
                 out,
-                &CliClient::find(&reach)?.call(Method::DELETE, &inbox_path(&inbox), None, None).await?.1,
+                &CliClient::find(&server)?.call(Method::DELETE, &inbox_path(&inbox), None, None).await?.1,
                 INBOX_FIELDS,
             );
         }
@@ -274,8 +274,8 @@ async fn read_as_model(out: &Printer, client: &CliClient, message: &str) -> anyh
     Ok(())
 }
 
-async fn show_deliveries(out: &Printer, reach: &ServerArgs, inbox: &str, page: &PageArgs) -> anyhow::Result<()> {
-    let client = CliClient::find(reach)?;
+async fn show_deliveries(out: &Printer, server: &ServerArgs, inbox: &str, page: &PageArgs) -> anyhow::Result<()> {
+    let client = CliClient::find(server)?;
     let id = display_text(&client.get(&inbox_path(inbox)).await?["id"]);
     let page = fetch_list(&client, "/v1/deliveries", vec![("inbox", Some(id))], page).await?;
     show_list(out, &page, &["received", "via", "state", "reason", "~from", "id"], |delivery| {
@@ -294,7 +294,7 @@ pub(crate) enum WatchVerb {
 #[derive(Debug, Args)]
 pub(crate) struct CreateWatchArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Id or address of the inbox
     inbox: String,
     /// How often the agent may request the mail again
@@ -316,7 +316,7 @@ pub(super) async fn watch(out: &Printer, verb: WatchVerb) -> anyhow::Result<Exit
     let WatchVerb::Create(args) = verb;
     let body = json!({ "budget": args.budget, "deadline": args.deadline, "require_auth": args.require_auth });
     let path = format!("{}/watches", inbox_path(&args.inbox));
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let (_, watch) = client.call(Method::POST, &path, args.key.as_deref(), Some(&body)).await?;
     show(out, &watch, &["id", "inbox_id", "started_at", "deadline", "budget", "resends_used", "require_auth"]);
     if !out.is_json() {
@@ -330,7 +330,7 @@ pub(super) async fn watch(out: &Printer, verb: WatchVerb) -> anyhow::Result<Exit
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Id or address of the inbox
     inbox: String,
     /// Timeout in seconds
@@ -388,7 +388,7 @@ async fn wait_for(client: &CliClient, args: &WaitArgs) -> anyhow::Result<Option<
 
 /// Runs `wait`.
 pub(super) async fn wait(out: &Printer, args: WaitArgs) -> anyhow::Result<ExitCode> {
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let Some(arrived) = wait_for(&client, &args).await? else {
         let next = "wait longer with --timeout; --after 0 also finds messages that are already there";
         return Err(CliError::timeout(format!("no message within {} s", args.timeout), next).into());
@@ -405,7 +405,7 @@ pub(super) async fn wait(out: &Printer, args: WaitArgs) -> anyhow::Result<ExitCo
 #[derive(Debug, Args)]
 pub(crate) struct TakeArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Id or address of the inbox; with --artifact, id of the artifact
     inbox: String,
     /// What to take: code or link
@@ -436,7 +436,7 @@ pub(crate) struct TakeArgs {
 
 /// Runs `take`.
 pub(super) async fn take(out: &Printer, args: TakeArgs) -> anyhow::Result<ExitCode> {
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let taken = if args.artifact {
         let body = json!({ "for": args.purpose, "watch": args.watch });
         let path = format!("/v1/artifacts/{}/consume", percent_encode(&args.inbox));
@@ -509,7 +509,7 @@ async fn take_from_watch(
     let first = client.call(Method::POST, path, None, Some(body)).await;
     let Some(seconds) = args.wait.filter(|_| first.as_ref().is_err_and(is_missing)) else { return first };
     let waiting = WaitArgs {
-        reach: args.reach.clone(),
+        server: args.server.clone(),
         inbox: args.inbox.clone(),
         timeout: seconds,
         after: None,

@@ -15,7 +15,7 @@ use crate::mcp::{
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct McpArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     #[command(subcommand)]
     verb: Option<McpVerb>,
 }
@@ -29,7 +29,7 @@ enum McpVerb {
 /// Serves a client over stdin and stdout, or configures clients.
 pub(super) async fn mcp(out: &Printer, args: McpArgs) -> anyhow::Result<ExitCode> {
     match args.verb {
-        None => stdio::run(args.reach).await,
+        None => stdio::run(args.server).await,
         Some(McpVerb::Install(args)) => install::install(out, &args).await,
     }
 }

@@ -5,7 +5,7 @@ use hyper::Method;
 use mailonce_core::outbox::{OutboxError, OutboxStatus, RowKind};
 use mailonce_store::postgres::outbox::{
     schema::{DoneRow, OutboxSchema, SCHEMA_VERSION},
-    source::NewSource,
+    source::NewOutboxTable,
 };
 use mailonce_transport::http::base::percent_encode;
 use serde_json::{Value, json};
@@ -93,12 +93,12 @@ pub(crate) enum OutboxVerb {
         #[command(flatten)]
         at: DatabaseArgs,
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
     },
     /// List dead letters of an outbox that the server drains, newest first
     Parked {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Name of the outbox in the configuration of the server
         name: String,
         #[command(flatten)]
@@ -107,7 +107,7 @@ pub(crate) enum OutboxVerb {
     /// Offer a dead letter again, under the same key
     Replay {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the row
         id: String,
         /// Idempotency key: the same key replays the row at most once
@@ -183,17 +183,17 @@ pub(super) async fn outbox(out: &Printer, verb: OutboxVerb) -> anyhow::Result<Ex
         OutboxVerb::Status { at } => {
             show_status(out, &at.open().await?.status().await.map_err(outbox_error)?);
         }
-        OutboxVerb::Verify { at, reach } => return verify(out, &at, &reach).await,
-        OutboxVerb::Parked { reach, name, page } => {
+        OutboxVerb::Verify { at, server } => return verify(out, &at, &server).await,
+        OutboxVerb::Parked { server, name, page } => {
             let path = format!("/v1/outboxes/{}/parked", percent_encode(&name));
-            let page = fetch_list(&CliClient::find(&reach)?, &path, Vec::new(), &page).await?;
+            let page = fetch_list(&CliClient::find(&server)?, &path, Vec::new(), &page).await?;
             show_list(out, &page, &["id", "code", "parked", "key", "~detail"], |row| {
                 ["id", "code", "parked_at", "key", "detail"].iter().map(|name| field_text(row, name)).collect()
             });
         }
-        OutboxVerb::Replay { reach, id, key } => {
+        OutboxVerb::Replay { server, id, key } => {
             let path = format!("/v1/parked/{}/replay", percent_encode(&id));
-            let (_, row) = CliClient::find(&reach)?.call(Method::POST, &path, key.as_deref(), None).await?;
+            let (_, row) = CliClient::find(&server)?.call(Method::POST, &path, key.as_deref(), None).await?;
             show(out, &row, &["id"]);
         }
         OutboxVerb::Confirm { at } => {
@@ -206,7 +206,7 @@ pub(super) async fn outbox(out: &Printer, verb: OutboxVerb) -> anyhow::Result<Ex
 
 async fn read_table(schema: &mut OutboxSchema, source: SourceArgs) -> anyhow::Result<()> {
     let SourceArgs { table: Some(table), types, include_existing, rows_stay } = source else { return Ok(()) };
-    let new = NewSource { table, types, includes_existing: include_existing, rows_stay };
+    let new = NewOutboxTable { table, types, includes_existing: include_existing, rows_stay };
     let skipped = schema.read_table(&new).await.map_err(outbox_error)?;
     if skipped > 0 {
         print_stderr(&format!(
@@ -270,8 +270,8 @@ fn show_status(out: &Printer, status: &OutboxStatus) {
 }
 
 /// Asks the server for the email or claim of every row that is marked done.
-async fn verify(out: &Printer, at: &DatabaseArgs, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
-    let (schema, client) = (at.open().await?, CliClient::find(reach)?);
+async fn verify(out: &Printer, at: &DatabaseArgs, server: &ServerArgs) -> anyhow::Result<ExitCode> {
+    let (schema, client) = (at.open().await?, CliClient::find(server)?);
     let (mut after, mut checked, mut missing) = (0, 0_u64, Vec::new());
     loop {
         let rows = schema.done_rows(after, VERIFY_BATCH).await.map_err(outbox_error)?;

@@ -19,7 +19,7 @@ pub(crate) enum PolicyVerb {
 #[derive(Debug, Args)]
 pub(crate) struct TryArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     #[command(flatten)]
     email: EmailArgs,
 }
@@ -27,7 +27,7 @@ pub(crate) struct TryArgs {
 /// Runs a verb. The exit code is that of the send: 0 accepted or replayed, 3 held, 5 refused.
 pub(super) async fn run(out: &Printer, verb: PolicyVerb) -> anyhow::Result<ExitCode> {
     let PolicyVerb::Try(args) = verb;
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let body = args.email.request_body()?;
     let (_, answer) = client.call(Method::POST, "/v1/policy/simulate", args.email.key(), Some(&body)).await?;
     if out.is_json() {

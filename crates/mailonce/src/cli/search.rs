@@ -14,7 +14,7 @@ use crate::cli::printer::{Printer, display_text};
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Words, "phrases", -excluded words, and fields such as from:alice@example.com, state:held or after:2026-11-01
     #[arg(required = true, value_name = "QUERY")]
     query: Vec<String>,
@@ -27,7 +27,7 @@ pub(crate) struct SearchArgs {
 
 /// Searches mail.
 pub(super) async fn search(out: &Printer, args: SearchArgs) -> anyhow::Result<ExitCode> {
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let filters = vec![("q", Some(args.query.join(" "))), ("in", Some(args.within))];
     let page = fetch_list(&client, "/v1/search", filters, &args.page).await?;
     show_list(out, &page, &["at", "kind", "id", "snippet"], |hit| {

@@ -112,7 +112,7 @@ impl EmailArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     #[command(flatten)]
     email: EmailArgs,
     /// Token of an email that is held as a likely duplicate: confirms that it is not one, and sends it
@@ -124,7 +124,7 @@ pub(crate) struct SendArgs {
 
 /// Sends the email. The exit code reflects its state.
 pub(super) async fn send(out: &Printer, args: SendArgs) -> anyhow::Result<ExitCode> {
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     if args.email.key.is_none() && args.email.kind.is_none() {
         print_stderr(
             "mailonce: without --key, or --type and --entity, running this command again sends a second email",

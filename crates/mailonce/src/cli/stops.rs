@@ -49,7 +49,7 @@ impl StopScopeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     #[command(flatten)]
     scope: StopScopeArgs,
     /// Why, for the people who see it
@@ -64,7 +64,7 @@ pub(crate) struct StopArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Id of the stop, from `mailonce stops`; the stop of the whole installation by default
     stop: Option<String>,
     /// Release at most this many emails per second, 1 to 10,000
@@ -77,23 +77,23 @@ const STOP_FIELDS: &[&str] = &["id", "scope", "mode", "reason", "by", "created_a
 /// Stops email.
 pub(super) async fn stop(out: &Printer, args: StopArgs) -> anyhow::Result<ExitCode> {
     let mode = if args.refuse { "refuse" } else { "wait" };
-    create_stop(out, &args.reach, &args.scope.body(), mode, args.reason).await
+    create_stop(out, &args.server, &args.scope.body(), mode, args.reason).await
 }
 
 /// Stops the whole installation.
-pub(super) async fn pause(out: &Printer, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
-    create_stop(out, reach, &json!({ "installation": true }), "wait", None).await
+pub(super) async fn pause(out: &Printer, server: &ServerArgs) -> anyhow::Result<ExitCode> {
+    create_stop(out, server, &json!({ "installation": true }), "wait", None).await
 }
 
 async fn create_stop(
     out: &Printer,
-    reach: &ServerArgs,
+    server: &ServerArgs,
     scope: &Value,
     mode: &str,
     reason: Option<String>,
 ) -> anyhow::Result<ExitCode> {
     let body = json!({ "scope": scope, "mode": mode, "reason": reason });
-    let (_, stop) = CliClient::find(reach)?.call(Method::POST, "/v1/stops", None, Some(&body)).await?;
+    let (_, stop) = CliClient::find(server)?.call(Method::POST, "/v1/stops", None, Some(&body)).await?;
     let id = stop["id"].as_str().unwrap_or_default().to_owned();
     show_stop(out, stop);
     if !out.is_json() {
@@ -103,8 +103,8 @@ async fn create_stop(
 }
 
 /// Lists the stops.
-pub(super) async fn stops(out: &Printer, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
-    let page = CliClient::find(reach)?.get("/v1/stops").await?;
+pub(super) async fn stops(out: &Printer, server: &ServerArgs) -> anyhow::Result<ExitCode> {
+    let page = CliClient::find(server)?.get("/v1/stops").await?;
     let text = |stop: &Value, name: &str| stop[name].as_str().unwrap_or_default().to_owned();
     show_rows(out, &page, &["id", "scope", "mode", "state", "waiting", "by", "reason"], |stop| {
         let [id, mode, state, by, reason] = ["id", "mode", "state", "by", "reason"].map(|name| text(stop, name));
@@ -131,7 +131,7 @@ fn show_stop(out: &Printer, mut stop: Value) {
 
 /// Ends a stop.
 pub(super) async fn resume(out: &Printer, args: ResumeArgs) -> anyhow::Result<ExitCode> {
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let Some(id) = args.stop.or(installation_stop(&client).await?) else {
         if out.is_json() {
             out.print_json(&Value::Null);

@@ -1,7 +1,7 @@
 //! `tail`: prints events as they happen. The stream reconnects where it was interrupted.
 
 use clap::Args;
-use mailonce_sdk::{EventQuery, Followed, Retry};
+use mailonce_sdk::{EventFollower, EventQuery, Retry};
 use serde_json::Value;
 use std::{process::ExitCode, time::Duration};
 
@@ -15,7 +15,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TailArgs {
     #[command(flatten)]
-    pub(crate) reach: ServerArgs,
+    pub(crate) server: ServerArgs,
     /// Start after this cursor; `0` prints all events; default: new events
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
@@ -52,13 +52,13 @@ pub(super) async fn tail(out: &Printer, args: TailArgs) -> anyhow::Result<ExitCo
 /// A stream of events that survives lost connections.
 pub(super) struct EventTail {
     client: CliClient,
-    stream: Followed,
+    stream: EventFollower,
     remaining: Option<usize>,
 }
 
 impl EventTail {
     pub(super) fn open(args: &TailArgs) -> anyhow::Result<Self> {
-        let client = CliClient::find(&args.reach)?;
+        let client = CliClient::find(&args.server)?;
         let types = (!args.types.is_empty()).then(|| args.types.join(","));
         let (after, about) = (args.after.clone(), args.about.clone());
         let query = EventQuery { after, kind: types, about, ..EventQuery::default() };

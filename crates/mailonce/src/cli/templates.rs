@@ -33,7 +33,7 @@ pub(crate) enum TemplatesVerb {
 #[derive(Debug, Args)]
 pub(crate) struct NameArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Name of the template
     name: String,
 }
@@ -52,7 +52,7 @@ pub(crate) struct VersionArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// File with the JSON of `POST /v1/templates`: name, subject, text, html, variables
     file: PathBuf,
 }
@@ -73,16 +73,16 @@ const TEMPLATE_FIELDS: &[&str] =
 /// Runs a verb of `templates`.
 pub(super) async fn templates(out: &Printer, verb: TemplatesVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        TemplatesVerb::List(reach) => list(out, &reach).await?,
+        TemplatesVerb::List(server) => list(out, &server).await?,
         TemplatesVerb::Show(VersionArgs { template, version }) => {
             let query = version.map(|version| format!("?version={version}")).unwrap_or_default();
             let path = format!("{}{query}", path_of(&template.name));
-            show_template(out, CliClient::find(&template.reach)?.get(&path).await?);
+            show_template(out, CliClient::find(&template.server)?.get(&path).await?);
         }
         TemplatesVerb::Set(args) => set(out, &args).await?,
         TemplatesVerb::Preview(args) => preview(out, &args).await?,
-        TemplatesVerb::Remove(NameArgs { reach, name }) => {
-            let (_, removed) = CliClient::find(&reach)?.call(Method::DELETE, &path_of(&name), None, None).await?;
+        TemplatesVerb::Remove(NameArgs { server, name }) => {
+            let (_, removed) = CliClient::find(&server)?.call(Method::DELETE, &path_of(&name), None, None).await?;
             show_template(out, removed);
         }
     }
@@ -110,8 +110,8 @@ fn variables_text(variables: &Map<String, Value>) -> String {
     variables.iter().map(variable).collect::<Vec<_>>().join(", ")
 }
 
-async fn list(out: &Printer, reach: &ServerArgs) -> anyhow::Result<()> {
-    let page = CliClient::find(reach)?.get("/v1/templates?limit=100").await?;
+async fn list(out: &Printer, server: &ServerArgs) -> anyhow::Result<()> {
+    let page = CliClient::find(server)?.get("/v1/templates?limit=100").await?;
     show_rows(out, &page, &["name", "version", "subject", "variables", "updated_at"], |template| {
         let variables = template["variables"].as_object().map(variables_text).unwrap_or_default();
         let text = |name: &str| field_text(template, name);
@@ -127,7 +127,7 @@ async fn set(out: &Printer, args: &SetArgs) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(&args.file).with_context(|| format!("reading {shown}"))?;
     let parsed = serde_json::from_str::<Value>(&text).map_err(|error| UsageError(format!("{shown}: {error}")))?;
     let name = parsed["name"].as_str().ok_or_else(|| UsageError(format!("{shown} has no \"name\"")))?;
-    let client = CliClient::find(&args.reach)?;
+    let client = CliClient::find(&args.server)?;
     let mut patch = json!({ "text": "", "html": "", "variables": {} });
     for (field, value) in parsed.as_object().into_iter().flatten().filter(|(field, _)| *field != "name") {
         patch[field] = value.clone();
@@ -150,7 +150,7 @@ async fn preview(out: &Printer, args: &PreviewArgs) -> anyhow::Result<()> {
         .map_err(|error| UsageError(format!("--variables must be a JSON object: {error}")))?;
     let body = json!({ "variables": variables, "version": version });
     let path = format!("{}/preview", path_of(&template.name));
-    let (_, rendered) = CliClient::find(&template.reach)?.call(Method::POST, &path, None, Some(&body)).await?;
+    let (_, rendered) = CliClient::find(&template.server)?.call(Method::POST, &path, None, Some(&body)).await?;
     show(out, &rendered, &["name", "version", "subject", "text", "html"]);
     Ok(())
 }

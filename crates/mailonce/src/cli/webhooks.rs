@@ -53,14 +53,14 @@ pub(crate) enum WebhooksVerb {
     /// Send a notice again, now and with the same id
     Replay {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         /// Id of the notice, which is the header `webhook-id` of its requests
         notice: String,
     },
     /// List endpoints and their state
     List {
         #[command(flatten)]
-        reach: ServerArgs,
+        server: ServerArgs,
         #[command(flatten)]
         page: PageArgs,
     },
@@ -70,7 +70,7 @@ pub(crate) enum WebhooksVerb {
 #[derive(Debug, Args)]
 pub(crate) struct CreateEndpointArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// URL that receives the webhooks
     #[arg(value_name = "ENDPOINT_URL")]
     endpoint: String,
@@ -127,7 +127,7 @@ impl CreateEndpointArgs {
 pub(super) async fn webhooks(out: &Printer, verb: WebhooksVerb) -> anyhow::Result<ExitCode> {
     match verb {
         WebhooksVerb::Create(args) => {
-            let client = CliClient::find(&args.reach)?;
+            let client = CliClient::find(&args.server)?;
             let (_, endpoint) =
                 client.call(Method::POST, "/v1/endpoints", args.key.as_deref(), Some(&args.to_body())).await?;
             show(out, &endpoint, &["id", "url", "events", "inboxes", "state", "cursor", "secret"]);
@@ -136,9 +136,9 @@ pub(super) async fn webhooks(out: &Printer, verb: WebhooksVerb) -> anyhow::Resul
             }
         }
         WebhooksVerb::Listen { tail, forward_to, secret } => forward_events(out, &tail, forward_to, secret).await?,
-        WebhooksVerb::Replay { reach, notice } => {
+        WebhooksVerb::Replay { server, notice } => {
             let path = format!("/v1/notices/{}/replay", percent_encode(&notice));
-            let (_, notice) = CliClient::find(&reach)?.call(Method::POST, &path, None, None).await?;
+            let (_, notice) = CliClient::find(&server)?.call(Method::POST, &path, None, None).await?;
             if out.is_json() {
                 out.print_json(&notice);
             } else {
@@ -146,8 +146,8 @@ pub(super) async fn webhooks(out: &Printer, verb: WebhooksVerb) -> anyhow::Resul
                 out.print_line(&format!("notice {id} ({kind}) is sent again"));
             }
         }
-        WebhooksVerb::List { reach, page } => {
-            let page = fetch_list(&CliClient::find(&reach)?, "/v1/endpoints", Vec::new(), &page).await?;
+        WebhooksVerb::List { server, page } => {
+            let page = fetch_list(&CliClient::find(&server)?, "/v1/endpoints", Vec::new(), &page).await?;
             show_list(out, &page, &["id", "state", "cursor", "~url"], |endpoint| {
                 ["id", "state", "cursor", "url"].map(|name| display_text(&endpoint[name])).to_vec()
             });
@@ -169,7 +169,7 @@ fn forwarded_notice_id(url: &str, event: &Value) -> anyhow::Result<String> {
 async fn forward_events(out: &Printer, tail: &TailArgs, url: String, secret: Option<String>) -> anyhow::Result<()> {
     let everywhere = ["0.0.0.0/0", "::/0"].map(str::parse::<Cidr>).into_iter().collect::<Result<_, _>>()?;
     let webhooks =
-        HttpWebhookSender::new(EgressPolicy::new(everywhere, true), &load_ca_file(tail.reach.ca_file.as_deref())?)?;
+        HttpWebhookSender::new(EgressPolicy::new(everywhere, true), &load_ca_file(tail.server.ca_file.as_deref())?)?;
     webhooks.check_url(&url).map_err(|why| UsageError(format!("--forward-to {why}")))?;
     let secret_shown = secret.unwrap_or_else(|| secret_text(&fresh_secret()));
     let secret = secret_bytes(&secret_shown).map_err(|problem| UsageError(problem.detail))?;

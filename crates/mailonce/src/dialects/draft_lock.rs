@@ -39,8 +39,8 @@ pub(super) async fn reopen(engine: &Engine, caller: &Caller, draft: &Draft, caus
     if matches!(cause.code, Code::Unavailable | Code::Internal | Code::Timeout) {
         return Err(cause);
     }
-    let turn = draft.details.turn + 1;
-    let details = DraftDetails { sent: false, send_at: None, turn, ..draft.details.clone() };
+    let turn = draft.details.send_cycle + 1;
+    let details = DraftDetails { sent: false, send_at: None, send_cycle: turn, ..draft.details.clone() };
     match engine.drafts.end_send_cycle(caller, draft, &details).await? {
         SendCycleEnd::Ended(_) => Err(cause),
         // Another request sent it.

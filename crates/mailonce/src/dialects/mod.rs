@@ -52,7 +52,7 @@ pub(crate) struct DialectEventFormatter;
 
 impl EventFormatter for DialectEventFormatter {
     fn format_event(&self, context: &NoticeContext<'_>) -> Option<FormattedEvent> {
-        match context.endpoint.config.tongue.as_ref()?.dialect.as_str() {
+        match context.endpoint.config.dialect.as_ref()?.dialect.as_str() {
             resend::event_format::NAME => resend::event_format::format_event(context),
             usesend::event_format::NAME => usesend::event_format::format_event(context),
             agentmail::NAME => agentmail::format_event(context),

@@ -10,7 +10,7 @@ pub(super) struct SearchTerms(Vec<String>);
 
 /// Which terms of a search matched, and where.
 #[derive(Debug, Default)]
-pub(super) struct SearchHit {
+pub(super) struct TermMatch {
     /// For each term, whether it matched anywhere.
     found_terms: Vec<bool>,
     /// For each term, whether it matched in sender, recipients or subject.
@@ -30,7 +30,7 @@ impl SearchTerms {
 
     /// Matches the terms against sender, recipients and subject of a mail and, if available, its body text. Adds the
     /// matches to `hit`.
-    pub(super) fn match_fields(&self, fields: [&str; 3], text: Option<&str>, hit: &mut SearchHit) {
+    pub(super) fn match_fields(&self, fields: [&str; 3], text: Option<&str>, hit: &mut TermMatch) {
         let fields = fields.map(str::to_lowercase);
         let body = text.map(str::to_lowercase).unwrap_or_default();
         hit.found_terms.resize(self.0.len(), false);
@@ -55,7 +55,7 @@ impl SearchTerms {
     }
 }
 
-impl SearchHit {
+impl TermMatch {
     /// Whether every term matched.
     pub(super) fn has_all_terms(&self) -> bool {
         self.found_terms.iter().all(|found| *found)
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn finds(query: &str, text: &str) -> Option<usize> {
-        let mut hit = SearchHit::default();
+        let mut hit = TermMatch::default();
         SearchTerms::parse(query).match_fields(
             ["Ann Lee <ann@shop.test>", "agent@x.test", "Your invoice 42"],
             Some(text),

@@ -13,6 +13,7 @@ if pid == 0:
     fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, int(sys.argv[1]), 0, 0))
     os.execv(sys.argv[2], sys.argv[2:])
 shown = b""
+asked = False
 while True:
     try:
         part = os.read(fd, 65536)
@@ -21,6 +22,9 @@ while True:
     if not part:
         break
     shown += part
+    if b"Press Enter" in shown and not asked:
+        asked = True
+        os.write(fd, b"\n")
 sys.stdout.buffer.write(shown)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
@@ -74,6 +78,10 @@ async fn long_commands_show_progress_and_clear_it() {
         let last = screen.rfind(|c| ('\u{2800}'..='\u{28ff}').contains(&c)).unwrap();
         assert!(screen[last..].contains("\u{1b}[2K"), "{words:?} leaves its sign: {screen:?}");
     }
+    // The demo keeps its server until the person has seen the email's page.
+    let (screen, _) = run_in_terminal(&cli, 100, &storm).await;
+    let link = screen.split_whitespace().find(|word| word.contains("/sign-in/")).expect("no link to the dashboard");
+    assert!(link.starts_with("http://127.0.0.1:") && link.contains("?next=/emails/"), "{screen}");
     // Into a pipe there is none.
     let piped = cli.run(&["bench", "--count", "20", "--connections", "2"]).await.expect_exit(0);
     assert!(!has_spinner(&piped.stderr) && piped.stderr.is_empty(), "{piped:?}");

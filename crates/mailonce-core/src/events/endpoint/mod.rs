@@ -42,9 +42,9 @@ string_enum! {
 /// A filter of event types: `*`, one type, or all types of one subject such as `email.*`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct EventTypeFilter(String);
+pub struct EventTypePattern(String);
 
-impl EventTypeFilter {
+impl EventTypePattern {
     /// Parses a filter. `None` when no event type could match it.
     pub fn parse(text: &str) -> Option<Self> {
         let filter = Self(text.to_owned());
@@ -69,7 +69,8 @@ pub struct EndpointSecret {
     /// The sealed secret.
     pub sealed: String,
     /// When it was created.
-    pub made_at: Time,
+    #[serde(rename = "made_at")]
+    pub created_at: Time,
     /// When it expires. `None` for the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at: Option<Time>,
@@ -100,7 +101,7 @@ pub struct EndpointConfig {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The event filters. One match is enough.
-    pub events: Vec<EventTypeFilter>,
+    pub events: Vec<EventTypePattern>,
     /// Restricts events to those of these inboxes. Empty: no restriction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inboxes: Vec<InboxId>,
@@ -116,10 +117,12 @@ pub struct EndpointConfig {
     pub version: String,
     /// Whether notices about messages include their text.
     #[serde(default)]
-    pub bodies: bool,
+    #[serde(rename = "bodies")]
+    pub include_text: bool,
     /// The dialect, unless it gets mailonce's own format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tongue: Option<Dialect>,
+    #[serde(rename = "tongue")]
+    pub dialect: Option<Dialect>,
     /// When it was last changed. `None` when it never was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Time>,
@@ -133,7 +136,7 @@ impl EndpointConfig {
             let end = now.plus(overlap_ms);
             secret.ends_at = Some(secret.ends_at.map_or(end, |at| at.min(end)));
         }
-        self.secrets.insert(0, EndpointSecret { sealed, made_at: now, ends_at: None });
+        self.secrets.insert(0, EndpointSecret { sealed, created_at: now, ends_at: None });
         self.secrets.retain(|secret| secret.ends_at.is_none_or(|at| now < at));
         self.secrets.truncate(limits::ENDPOINT_SECRETS);
     }

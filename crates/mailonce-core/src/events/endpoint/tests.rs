@@ -9,14 +9,14 @@ fn about(events: &[&str]) -> EndpointConfig {
     EndpointConfig {
         url: "https://a.test/hook".into(),
         description: String::new(),
-        events: events.iter().map(|text| EventTypeFilter::parse(text).unwrap()).collect(),
+        events: events.iter().map(|text| EventTypePattern::parse(text).unwrap()).collect(),
         inboxes: Vec::new(),
         secrets: Vec::new(),
         headers: BTreeMap::new(),
         rate_per_s: None,
         version: "2026-11-15".into(),
-        bodies: false,
-        tongue: None,
+        include_text: false,
+        dialect: None,
         changed_at: None,
     }
 }
@@ -38,10 +38,10 @@ fn filters_match_all_one_type_or_one_family() {
         ("email.sent", EventKind::EmailSent, true),
         ("email.sent", EventKind::EmailHeld, false),
     ] {
-        assert_eq!(EventTypeFilter::parse(filter).unwrap().matches(kind), matches, "{filter} {kind:?}");
+        assert_eq!(EventTypePattern::parse(filter).unwrap().matches(kind), matches, "{filter} {kind:?}");
     }
     for nothing in ["", ".*", "emai.*", "email", "email.nonsense", "email.sen*", "**"] {
-        assert_eq!(EventTypeFilter::parse(nothing), None, "{nothing}");
+        assert_eq!(EventTypePattern::parse(nothing), None, "{nothing}");
     }
 }
 

@@ -154,7 +154,13 @@ impl Notice {
     /// Records the outcome of an attempt and applies it. Returns false, without a change, for an attempt that was
     /// recorded before or never began. A success always counts. A failure counts only for the latest attempt, because
     /// that one decides when the next is due.
-    pub fn record_outcome(&mut self, attempt: NoticeAttempt, answer: WebhookVerdict, chance: u64, now: Time) -> bool {
+    pub fn record_outcome(
+        &mut self,
+        attempt: NoticeAttempt,
+        answer: WebhookVerdict,
+        jitter_seed: u64,
+        now: Time,
+    ) -> bool {
         let number = attempt.number;
         if number == 0 || number > self.attempts || self.has_recorded(number) {
             return false;
@@ -167,8 +173,8 @@ impl Notice {
                 self.close(NoticeState::Delivered, now)
             }
             WebhookVerdict::Dropped if self.is_open() => self.close(NoticeState::Dropped, now),
-            WebhookVerdict::Gone if self.is_open() && latest => self.record_failure(None, chance, now),
-            WebhookVerdict::Retry(asked) if self.is_open() && latest => self.record_failure(asked, chance, now),
+            WebhookVerdict::Gone if self.is_open() && latest => self.record_failure(None, jitter_seed, now),
+            WebhookVerdict::Retry(asked) if self.is_open() && latest => self.record_failure(asked, jitter_seed, now),
             _ => {}
         }
         true
@@ -197,10 +203,10 @@ impl Notice {
         self.settled_at = Some(now);
     }
 
-    fn record_failure(&mut self, asked: Option<i64>, chance: u64, now: Time) {
+    fn record_failure(&mut self, asked: Option<i64>, jitter_seed: u64, now: Time) {
         self.holder = None;
         self.failures += 1;
-        match next_retry_delay_ms(self.failures, self.total_pause_ms, asked, chance) {
+        match next_retry_delay_ms(self.failures, self.total_pause_ms, asked, jitter_seed) {
             Some(pause) => {
                 self.total_pause_ms += pause;
                 self.due_at = Some(now.plus(pause));

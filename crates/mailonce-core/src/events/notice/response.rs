@@ -70,18 +70,18 @@ fn parse_retry_after(text: &str, now: Time) -> Option<i64> {
     Some(asked.clamp(0, MAX_RETRY_DELAY_MS))
 }
 
-/// The pause after this many failures (from 1). `chance`, uniformly random over all of `u64`, makes it up to a tenth
+/// The pause after this many failures (from 1). `jitter_seed`, uniformly random over all of `u64`, makes it up to a tenth
 /// longer. The receiver can ask for a longer pause, but not for a shorter one, which would use up its retries.
-pub fn retry_delay_ms(failures: u32, asked: Option<i64>, chance: u64) -> i64 {
+pub fn retry_delay_ms(failures: u32, asked: Option<i64>, jitter_seed: u64) -> i64 {
     let steps = failures.saturating_sub(1).min(20);
     let pause = (0..steps).fold(FIRST_RETRY_DELAY_MS, |pause, _| (pause * BACKOFF_FACTOR).min(MAX_RETRY_DELAY_MS));
-    let jitter = (chance % (pause as u64 / 10 + 1)) as i64;
+    let jitter = (jitter_seed % (pause as u64 / 10 + 1)) as i64;
     (pause + jitter).max(asked.unwrap_or(0).min(MAX_RETRY_DELAY_MS))
 }
 
 /// The pause after this many failures, given the sum of earlier pauses. `None` when the retry period is over.
-pub fn next_retry_delay_ms(failures: u32, waited_ms: i64, asked: Option<i64>, chance: u64) -> Option<i64> {
-    let pause = retry_delay_ms(failures, asked, chance);
+pub fn next_retry_delay_ms(failures: u32, waited_ms: i64, asked: Option<i64>, jitter_seed: u64) -> Option<i64> {
+    let pause = retry_delay_ms(failures, asked, jitter_seed);
     (waited_ms.saturating_add(pause) <= limits::NOTICE_RETRY_PERIOD_MS).then_some(pause)
 }
 
@@ -136,11 +136,11 @@ mod tests {
         assert_eq!(retry_delay_ms(9, Some(1_000), 0), retry_delay_ms(9, None, 0));
         assert_eq!(retry_delay_ms(1, Some(i64::MAX), 0), MAX_RETRY_DELAY_MS);
         for failures in 1..40 {
-            for chance in [0, 1, 7_919, u64::MAX] {
-                assert!(retry_delay_ms(failures, None, chance) <= MAX_RETRY_DELAY_MS + MAX_RETRY_DELAY_MS / 10);
+            for jitter_seed in [0, 1, 7_919, u64::MAX] {
+                assert!(retry_delay_ms(failures, None, jitter_seed) <= MAX_RETRY_DELAY_MS + MAX_RETRY_DELAY_MS / 10);
                 assert!(
-                    retry_delay_ms(failures, None, chance)
-                        <= retry_delay_ms(failures + 1, None, chance) + MAX_RETRY_DELAY_MS / 10
+                    retry_delay_ms(failures, None, jitter_seed)
+                        <= retry_delay_ms(failures + 1, None, jitter_seed) + MAX_RETRY_DELAY_MS / 10
                 );
             }
         }
@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn all_pauses_together_are_a_week_and_no_more() {
-        for chance in [0, 3, u64::MAX] {
+        for jitter_seed in [0, 3, u64::MAX] {
             let (mut failures, mut waited) = (0, 0);
-            while let Some(pause) = next_retry_delay_ms(failures + 1, waited, None, chance) {
+            while let Some(pause) = next_retry_delay_ms(failures + 1, waited, None, jitter_seed) {
                 failures += 1;
                 waited += pause;
             }

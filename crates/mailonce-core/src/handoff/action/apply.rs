@@ -37,7 +37,7 @@ impl Email {
         }
         handoff.fence += u64::from(!mutant!("lease-same-fence"));
         handoff.holder = Some(holder);
-        handoff.progress.orphaned = None;
+        handoff.progress.transport_missing_since = None;
         self.rev += 1;
         true
     }
@@ -152,7 +152,7 @@ impl Email {
         }
         let attempt = handoff.begin_attempt(hold, now);
         handoff.progress.marked_at = Some(now);
-        handoff.progress.lapses = 0;
+        handoff.progress.lost_leases = 0;
         self.rev += 1;
         Effects::done().with_attempt(attempt)
     }
@@ -189,7 +189,7 @@ impl Email {
             None => handoff.begin_attempt(hold, started_at),
         };
         attempt.record_outcome(reply, now);
-        handoff.progress.lapses = 0;
+        handoff.progress.lost_leases = 0;
         handoff.progress.marked_at = None;
         handoff.progress.reason = Some(reply.text.clone()).filter(|_| reply.meaning != ReplyMeaning::Accepted);
         let kind = handoff.apply_reply(&attempt, reply, plan, now);
@@ -221,9 +221,9 @@ impl Email {
             attempt: Some(number),
             at: now,
             source: EvidenceSource::LateReply,
-            says,
+            finding: says,
             detail: reply.text.clone(),
-            once: None,
+            dedup_key: None,
         };
         let mut effects = self.add_evidence(&evidence, now).with_attempt(attempt);
         effects.status = HandoffActionStatus::Stale;
@@ -240,13 +240,13 @@ impl Email {
             attempt: None,
             at: now,
             source: EvidenceSource::Crash,
-            says: EvidenceFinding::NotAccepted,
+            finding: EvidenceFinding::NotAccepted,
             detail: "the worker ended before the marker; nothing had left".into(),
-            once: None,
+            dedup_key: None,
         };
         let kind = if handoff.state == HandoffState::Sending {
             evidence.attempt = Some(handoff.attempts);
-            evidence.says = EvidenceFinding::Lost;
+            evidence.finding = EvidenceFinding::Lost;
             evidence.detail = "the worker ended after the marker; nobody saw the answer".into();
             handoff.mark_in_doubt(handoff.attempts, handoff.progress.marked_at.unwrap_or(now));
             handoff.become_unknown_from_any(now);
@@ -265,7 +265,7 @@ impl Email {
     fn retry_in_window(&mut self, number: u16, holder: NodeId, account: &str, now: Time) -> Effects {
         let fits = |h: &&mut Handoff| {
             let theirs = h.progress.account.as_deref() == Some(account);
-            h.state == HandoffState::Unknown && !h.progress.puzzling && theirs
+            h.state == HandoffState::Unknown && !h.progress.needs_person && theirs
         };
         let Some(handoff) = self.handoff_mut(number).filter(fits) else {
             return Effects::from_status(HandoffActionStatus::Stale);
@@ -279,8 +279,8 @@ impl Email {
         }
         handoff.fence += 1;
         handoff.holder = Some(holder);
-        handoff.progress.asked += 1;
-        handoff.progress.orphaned = None;
+        handoff.progress.unknown_checks += 1;
+        handoff.progress.transport_missing_since = None;
         let detail = "repeated with the same key at the same account while its window is open";
         let evidence = new_evidence(number, EvidenceSource::Window, EvidenceFinding::Again, detail, now);
         self.rev += 1;
@@ -293,17 +293,18 @@ impl Email {
         };
         handoff.due_at = next;
         // Only a node that has the transport checks the handoff, so it is no orphan.
-        handoff.progress.orphaned = None;
+        handoff.progress.transport_missing_since = None;
         let mut effects = Effects::done();
         if let Some(evidence) = evidence {
-            handoff.progress.asked += 1;
+            handoff.progress.unknown_checks += 1;
             effects.evidence.push(evidence.clone());
         }
         effects
     }
 
     fn resend_by_policy(&mut self, number: u16, now: Time) -> Effects {
-        let fits = |h: &&mut Handoff| h.state == HandoffState::Unknown && !h.progress.resent && !h.progress.puzzling;
+        let fits =
+            |h: &&mut Handoff| h.state == HandoffState::Unknown && !h.progress.resent && !h.progress.needs_person;
         let Some(handoff) = self.handoff_mut(number).filter(fits) else {
             return Effects::from_status(HandoffActionStatus::Stale);
         };
@@ -344,7 +345,7 @@ impl Email {
             self.rev += 1;
         }
         if resolved {
-            effects.events.push(self.resolved_event(evidence.handoff, evidence.says.as_str(), evidence.source, now));
+            effects.events.push(self.resolved_event(evidence.handoff, evidence.finding.as_str(), evidence.source, now));
         }
         effects
     }
@@ -450,5 +451,5 @@ pub(crate) fn new_evidence(
     detail: &str,
     at: Time,
 ) -> Evidence {
-    Evidence { handoff, attempt: None, at, source, says, detail: detail.to_owned(), once: None }
+    Evidence { handoff, attempt: None, at, source, finding: says, detail: detail.to_owned(), dedup_key: None }
 }

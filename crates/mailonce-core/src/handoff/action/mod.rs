@@ -205,7 +205,7 @@ impl HandoffAction {
     /// The deduplication key of its evidence.
     pub fn dedup_key(&self) -> Option<&str> {
         match self {
-            Self::AddEvidence(evidence) => evidence.once.as_deref(),
+            Self::AddEvidence(evidence) => evidence.dedup_key.as_deref(),
             _ => None,
         }
     }

@@ -42,10 +42,10 @@ fn alter_action(action: &mut HandoffAction, email: &Email) {
             reply.meaning = alter_meaning(reply.meaning);
         }
         HandoffAction::CheckLater { number, evidence: Some(evidence), .. }
-            if evidence.says == EvidenceFinding::NotFound && is_on("not-found-is-proof") =>
+            if evidence.finding == EvidenceFinding::NotFound && is_on("not-found-is-proof") =>
         {
-            evidence.says = EvidenceFinding::NotAccepted;
-            evidence.attempt = handoff(*number).and_then(|handoff| handoff.progress.doubts.first().copied());
+            evidence.finding = EvidenceFinding::NotAccepted;
+            evidence.attempt = handoff(*number).and_then(|handoff| handoff.progress.attempts_in_doubt.first().copied());
             *action = HandoffAction::AddEvidence(evidence.clone());
         }
         HandoffAction::AddEvidence(evidence) if is_on("fact-of-another-handoff") => evidence.handoff = 0,
@@ -77,8 +77,8 @@ fn alter_email(email: &mut Email, action: &HandoffAction, now: Time) {
     match action {
         HandoffAction::RecordOutcome { lease, reply, .. } if reply.meaning == ReplyMeaning::Refused => {
             let Some(handoff) = email.handoff_mut(lease.number) else { return };
-            if is_on("refusal-ends-doubt") || (is_on("given-up-in-doubt") && handoff.progress.again) {
-                handoff.progress.doubts.clear();
+            if is_on("refusal-ends-doubt") || (is_on("given-up-in-doubt") && handoff.progress.retry_despite_doubt) {
+                handoff.progress.attempts_in_doubt.clear();
             }
         }
         HandoffAction::Crash { number, .. } => match email.handoff_mut(*number) {
@@ -96,9 +96,9 @@ fn alter_email(email: &mut Email, action: &HandoffAction, now: Time) {
         HandoffAction::AddEvidence(evidence) => {
             let Some(handoff) = email.handoff_mut(evidence.handoff) else { return };
             let is_failed = matches!(handoff.state, HandoffState::Bounced | HandoffState::Complained);
-            match evidence.says {
+            match evidence.finding {
                 EvidenceFinding::NotAccepted if evidence.attempt.is_some() && is_on("one-refusal-clears-all") => {
-                    handoff.progress.doubts.clear();
+                    handoff.progress.attempts_in_doubt.clear();
                 }
                 EvidenceFinding::Delivered if is_failed && is_on("bounce-undone") => handoff.state = HandoffState::Sent,
                 _ => {}
@@ -107,7 +107,7 @@ fn alter_email(email: &mut Email, action: &HandoffAction, now: Time) {
         HandoffAction::FailOverHandoff { number, .. } if is_on("doubt-rerouted") => {
             let unknown = |handoff: &&mut Handoff| handoff.state == HandoffState::Unknown;
             let Some(handoff) = email.handoff_mut(*number).filter(unknown) else { return };
-            handoff.progress.doubts.clear();
+            handoff.progress.attempts_in_doubt.clear();
             handoff.apply_transition(Transition::Retry, now).ok();
         }
         _ => {}
@@ -124,8 +124,8 @@ fn alter_effects(effects: &mut Effects, email: &mut Email, before: &Email, actio
         }
         HandoffAction::RecordOutcome { started_at, .. } if is_on("window-slides") => {
             for (handoff, before) in email.handoffs.iter_mut().zip(&before.handoffs) {
-                if handoff.progress.doubts.len() > before.progress.doubts.len() {
-                    handoff.progress.doubt_since = Some(*started_at);
+                if handoff.progress.attempts_in_doubt.len() > before.progress.attempts_in_doubt.len() {
+                    handoff.progress.in_doubt_since = Some(*started_at);
                 }
             }
         }
@@ -137,7 +137,7 @@ fn alter_effects(effects: &mut Effects, email: &mut Email, before: &Email, actio
         HandoffAction::AddEvidence(evidence) => {
             let handoff = before.handoffs.get(usize::from(evidence.handoff));
             let is_unknown = handoff.is_some_and(|handoff| handoff.state == HandoffState::Unknown);
-            let is_delay = evidence.says == EvidenceFinding::Delayed;
+            let is_delay = evidence.finding == EvidenceFinding::Delayed;
             if (is_on("proof-only-of-doubts") && !is_unknown) || (is_on("delay-proves-nothing") && is_delay) {
                 *email = before.clone();
                 effects.events.clear();

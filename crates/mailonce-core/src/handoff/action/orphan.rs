@@ -37,7 +37,8 @@ impl Handoff {
 
     /// Whether an orphan is given up: both its due time and the report are older than `max_age_ms`.
     pub fn is_orphan_expired(&self, max_age_ms: i64, now: Time) -> bool {
-        let since = self.progress.orphaned.map(|reported| self.due_at.map_or(reported, |due| due.max(reported)));
+        let since =
+            self.progress.transport_missing_since.map(|reported| self.due_at.map_or(reported, |due| due.max(reported)));
         self.is_waiting() && since.is_some_and(|since| now.since(since) >= max_age_ms)
     }
 }
@@ -49,10 +50,10 @@ impl Email {
         let Some(handoff) = self.handoff_mut(number).filter(|h| h.transport == transport).filter(open) else {
             return Effects::from_status(HandoffActionStatus::Stale);
         };
-        if handoff.progress.orphaned == Some(since) {
+        if handoff.progress.transport_missing_since == Some(since) {
             return Effects::from_status(HandoffActionStatus::Unchanged);
         }
-        handoff.progress.orphaned = Some(since);
+        handoff.progress.transport_missing_since = Some(since);
         let state = handoff.state;
         let mut event = self.record_change(EventKind::HandoffOrphaned, now);
         event.data["handoff"] = number.into();
@@ -102,7 +103,7 @@ impl Email {
             if let Some(handoff) = self.handoff_mut(*number) {
                 handoff.transport = to;
                 handoff.parked_by = None;
-                (handoff.progress.orphaned, handoff.progress.reason) = (None, None);
+                (handoff.progress.transport_missing_since, handoff.progress.reason) = (None, None);
             }
         }
         let mut effects = Effects::done();

@@ -63,8 +63,8 @@ impl Email {
         let Some(handoff) = parked else { return false };
         handoff.parked_by = None;
         let waited_ms = handoff.due_at.map_or(0, |due| now.since(due).max(0));
-        handoff.progress.first_try = handoff.progress.first_try.map(|at| at.plus(waited_ms).min(now));
-        handoff.progress.orphaned = None;
+        handoff.progress.first_attempt_at = handoff.progress.first_attempt_at.map(|at| at.plus(waited_ms).min(now));
+        handoff.progress.transport_missing_since = None;
         handoff.due_at = release.next_due(handoff.due_at, now);
         true
     }

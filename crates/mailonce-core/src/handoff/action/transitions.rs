@@ -21,7 +21,7 @@ impl Handoff {
             self.progress.account = None;
         }
         self.attempts += 1;
-        self.progress.first_try.get_or_insert(at);
+        self.progress.first_attempt_at.get_or_insert(at);
         self.build_attempt(self.attempts, hold, at)
     }
 
@@ -58,7 +58,7 @@ impl Handoff {
                 Some(EventKind::EmailSent)
             }
             ReplyMeaning::Accepted | ReplyMeaning::Repeated | ReplyMeaning::Unknown | ReplyMeaning::Mismatch => {
-                self.progress.puzzling |= reply.meaning == ReplyMeaning::Mismatch;
+                self.progress.needs_person |= reply.meaning == ReplyMeaning::Mismatch;
                 self.mark_in_doubt(attempt.number, attempt.at);
                 self.become_unknown_from_any(now);
                 Some(EventKind::EmailUnknown)
@@ -80,10 +80,10 @@ impl Handoff {
 
     fn defer(&mut self, reply: &TransportReply, plan: HandoffRetryPolicy, now: Time) -> Option<EventKind> {
         if reply.meaning == ReplyMeaning::Fault {
-            self.progress.faults += 1;
+            self.progress.transport_failures += 1;
         }
-        let tried = self.attempts.saturating_sub(self.progress.faults);
-        let age = self.progress.first_try.map_or(0, |at| now.since(at));
+        let tried = self.attempts.saturating_sub(self.progress.transport_failures);
+        let age = self.progress.first_attempt_at.map_or(0, |at| now.since(at));
         if tried >= plan.max_attempts || age >= plan.max_age_ms {
             let why = format!("given up after {} attempts in {} s: {}", self.attempts, age / 1000, reply.text);
             self.progress.reason = Some(why);
@@ -113,7 +113,7 @@ impl Handoff {
 
     /// Whether a worker holds it only to repeat an attempt in doubt.
     pub fn is_in_window_retry(&self) -> bool {
-        self.is_in_doubt() && !self.progress.again
+        self.is_in_doubt() && !self.progress.retry_despite_doubt
     }
 
     /// Whether an attempt may use this account. A repeat may use only the account of the attempts in doubt.
@@ -123,17 +123,17 @@ impl Handoff {
 
     /// Records that an attempt may have succeeded.
     pub(crate) fn mark_in_doubt(&mut self, attempt: u32, since: Time) {
-        if !self.progress.doubts.contains(&attempt) {
-            self.progress.doubts.push(attempt);
+        if !self.progress.attempts_in_doubt.contains(&attempt) {
+            self.progress.attempts_in_doubt.push(attempt);
         }
-        self.progress.doubt_since.get_or_insert(since);
+        self.progress.in_doubt_since.get_or_insert(since);
     }
 
     pub(crate) fn become_unknown(&mut self, now: Time) {
         if self.apply_transition(Transition::Lose, now).is_ok() {
-            let pause = (FIRST_CHECK_DELAY_MS << self.progress.asked.min(10)).min(retry::MAX_BACKOFF_MS);
+            let pause = (FIRST_CHECK_DELAY_MS << self.progress.unknown_checks.min(10)).min(retry::MAX_BACKOFF_MS);
             self.due_at = Some(now.plus(pause));
-            self.progress.again = false;
+            self.progress.retry_despite_doubt = false;
         }
     }
 
@@ -151,8 +151,8 @@ impl Handoff {
             self.become_unknown_from_any(now);
             return None;
         }
-        self.progress.lapses += 1;
-        if self.progress.lapses >= MAX_LEASE_LAPSES {
+        self.progress.lost_leases += 1;
+        if self.progress.lost_leases >= MAX_LEASE_LAPSES {
             self.progress.reason = Some(format!("put aside: {MAX_LEASE_LAPSES} workers ended while they held it"));
             return Some(self.give_up(now));
         }
@@ -163,16 +163,16 @@ impl Handoff {
     /// Records that the next hop accepted it. This resolves all doubts.
     pub(crate) fn confirm_sent(&mut self, step: Transition, now: Time) {
         if self.apply_transition(step, now).is_ok() {
-            self.progress.doubts.clear();
-            (self.progress.doubt_since, self.progress.reason) = (None, None);
-            (self.progress.puzzling, self.progress.again) = (false, false);
+            self.progress.attempts_in_doubt.clear();
+            (self.progress.in_doubt_since, self.progress.reason) = (None, None);
+            (self.progress.needs_person, self.progress.retry_despite_doubt) = (false, false);
         }
     }
 
     /// Moves it from unknown back to the queue. The recipient may then get it twice.
     pub(crate) fn requeue_despite_doubt(&mut self, now: Time) {
         if self.apply_transition(Transition::Retry, now).is_ok() {
-            (self.progress.may_duplicate, self.progress.again) = (true, true);
+            (self.progress.may_duplicate, self.progress.retry_despite_doubt) = (true, true);
         }
     }
 
@@ -180,7 +180,7 @@ impl Handoff {
         match choice {
             Resolution::Sent => {
                 self.confirm_sent(Transition::Evidence, now);
-                self.progress.unannounced = true;
+                self.progress.left_without_sent_event = true;
             }
             Resolution::Resend => self.requeue_despite_doubt(now),
             Resolution::Abandon => {
@@ -192,7 +192,7 @@ impl Handoff {
     /// Applies evidence. Returns the kind of the event, if there is one.
     pub(crate) fn apply_evidence(&mut self, evidence: &Evidence, now: Time) -> Option<EventKind> {
         let gone = self.state.has_left();
-        let step = match evidence.says {
+        let step = match evidence.finding {
             // A next hop that reports a delay has the mail and keeps retrying.
             EvidenceFinding::Accepted | EvidenceFinding::Delayed => None,
             EvidenceFinding::Delivered => Some((Transition::Deliver, EventKind::EmailDelivered)),
@@ -210,7 +210,7 @@ impl Handoff {
         };
         // A bounce, delivery or complaint proves that the next hop accepted the mail.
         self.confirm_sent(Transition::Evidence, now);
-        self.progress.unannounced |= !gone && step.is_some();
+        self.progress.left_without_sent_event |= !gone && step.is_some();
         match step {
             Some((step, kind)) => self.apply_transition(step, now).ok().map(|()| kind),
             None => (!gone).then_some(EventKind::EmailSent),
@@ -220,9 +220,9 @@ impl Handoff {
     /// Records that an attempt in doubt surely failed. After the last one, the handoff is queued again.
     pub(crate) fn clear_doubt(&mut self, attempt: Option<u32>, now: Time) {
         let Some(attempt) = attempt else { return };
-        self.progress.doubts.retain(|doubt| *doubt != attempt);
-        if self.progress.doubts.is_empty() {
-            (self.progress.doubt_since, self.progress.again) = (None, false);
+        self.progress.attempts_in_doubt.retain(|doubt| *doubt != attempt);
+        if self.progress.attempts_in_doubt.is_empty() {
+            (self.progress.in_doubt_since, self.progress.retry_despite_doubt) = (None, false);
             if self.state == HandoffState::Unknown {
                 self.apply_transition(Transition::Retry, now).ok();
             }

@@ -82,7 +82,7 @@ pub trait AcceptReader {
     /// How often a key was bound, and what it is bound to now.
     fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<(u32, Option<KeyBinding>), Self::Error>;
     /// The email to several recipients that has this key as the shadow key of one of them.
-    fn occupant(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Self::Error>;
+    fn email_with_shadow_key(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Self::Error>;
     /// The current usage of a budget.
     fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> Result<u64, Self::Error>;
     /// The latest email in the comparison's window that has similar content and was or may be sent.
@@ -114,7 +114,7 @@ pub struct FirstSend {
     /// How often its key was bound, this binding included. 0 without a key.
     pub bind_number: u32,
     /// The shadow keys that it occupies from now on.
-    pub occupies: Vec<KeyHash>,
+    pub shadow_keys: Vec<KeyHash>,
     /// The guards that hold it. Every guard is asked, because each hold is removed on its own.
     pub holds: Holds,
     /// The guard that flags it, if a budget without room only flags.
@@ -154,7 +154,7 @@ impl AcceptDecision {
 pub fn decide<R: AcceptReader>(
     reader: &R,
     facts: &SendFacts<'_>,
-    resend: Option<&Resend>,
+    resend: Option<&ResendDecision>,
     now: Time,
 ) -> Result<AcceptDecision, R::Error> {
     let mut first = FirstSend { holds: facts.holds, ..FirstSend::default() };
@@ -180,7 +180,7 @@ pub fn decide<R: AcceptReader>(
     if is_over_holding {
         first.holds.insert(Guard::Budget);
     }
-    if take_shadow_keys(reader, facts, resend, now, &mut first.occupies)? && !mutant!("overlap-ignored") {
+    if take_shadow_keys(reader, facts, resend, now, &mut first.shadow_keys)? && !mutant!("overlap-ignored") {
         first.holds.insert(Guard::Overlaps);
     }
     // A resend was requested explicitly, so its content is not compared.
@@ -226,7 +226,7 @@ fn load_usage<R: AcceptReader>(reader: &R, facts: &SendFacts<'_>, usage: &mut Bu
 fn take_shadow_keys<R: AcceptReader>(
     reader: &R,
     facts: &SendFacts<'_>,
-    resend: Option<&Resend>,
+    resend: Option<&ResendDecision>,
     now: Time,
     occupies: &mut Vec<KeyHash>,
 ) -> Result<bool, R::Error> {
@@ -237,7 +237,7 @@ fn take_shadow_keys<R: AcceptReader>(
         previous.unwrap_or(email).holds_shadow_keys(expiry_cutoff)
     };
     let is_occupied = |key| -> Result<bool, R::Error> {
-        Ok(reader.occupant(facts.team, key)?.is_some_and(|email| occupies_keys(&email)))
+        Ok(reader.email_with_shadow_key(facts.team, key)?.is_some_and(|email| occupies_keys(&email)))
     };
     let mut take_if_free = |key| -> Result<bool, R::Error> {
         let is_occupied = is_occupied(key)?;
@@ -262,7 +262,7 @@ fn take_shadow_keys<R: AcceptReader>(
 
 /// A resend that the previous version allows. Nothing of it is saved yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Resend {
+pub struct ResendDecision {
     before: Email,
     /// The previous version as the resend leaves it: cancelled if the resend takes it back.
     previous: Email,
@@ -279,7 +279,7 @@ pub enum NextVersion {
     Existing(Email),
 }
 
-impl Resend {
+impl ResendDecision {
     /// Prepares the next version of an email. `next` is the version that an earlier resend created. A version with
     /// other content (`takes_back`) cancels the held email. Breaks with the answer if no new version is needed or
     /// allowed.

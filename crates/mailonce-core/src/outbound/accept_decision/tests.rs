@@ -92,7 +92,8 @@ fn email(state: &str) -> Email {
     email
 }
 
-static FINGERPRINT: ContentFingerprint = ContentFingerprint { pair: [0; 16], words: Vec::new(), marks: [0; 16] };
+static FINGERPRINT: ContentFingerprint =
+    ContentFingerprint { correspondents_hash: [0; 16], words: Vec::new(), numbers_hash: [0; 16] };
 
 /// A charge to a budget of 3.
 const CHARGE: Charge = Charge {
@@ -114,7 +115,7 @@ fn overrun() -> Overrun {
 struct Row {
     bind_number: u32,
     bound: Option<KeyBinding>,
-    occupant: Option<Email>,
+    email_with_shadow_key: Option<Email>,
 }
 
 fn bound_to(state: &str) -> Row {
@@ -123,7 +124,7 @@ fn bound_to(state: &str) -> Row {
 }
 
 fn occupied_by(state: &str) -> Row {
-    Row { occupant: Some(email(state)), ..Row::default() }
+    Row { email_with_shadow_key: Some(email(state)), ..Row::default() }
 }
 
 /// A small store for the decision, which notes what it is asked for.
@@ -142,7 +143,7 @@ impl Snapshot {
     }
 
     /// The decision, and what the store was asked for.
-    fn decide(&self, facts: SendFacts<'_>, resend: Option<&Resend>) -> (AcceptDecision, String) {
+    fn decide(&self, facts: SendFacts<'_>, resend: Option<&ResendDecision>) -> (AcceptDecision, String) {
         let Ok(decision) = decide(self, &facts, resend, T0);
         (decision, self.asked.take().join(" "))
     }
@@ -174,9 +175,9 @@ impl AcceptReader for Snapshot {
         Ok((row.bind_number, row.bound))
     }
 
-    fn occupant(&self, _team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Infallible> {
+    fn email_with_shadow_key(&self, _team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Infallible> {
         self.note(format!("{}?", key_name(key)));
-        Ok(self.rows.get(&key.0).and_then(|row| row.occupant.as_ref()).map(Cow::Borrowed))
+        Ok(self.rows.get(&key.0).and_then(|row| row.email_with_shadow_key.as_ref()).map(Cow::Borrowed))
     }
 
     fn budget_used(&self, _team: TeamId, _counter: BudgetCounter) -> Result<u64, Infallible> {
@@ -197,7 +198,7 @@ fn first(bind_number: u32, occupies: &[KeyHash], held_by: Option<Guard>) -> Acce
 /// The first email of its key, held by these guards.
 fn held(bind_number: u32, occupies: &[KeyHash], guards: &[Guard]) -> AcceptDecision {
     let holds = guards.iter().copied().collect();
-    AcceptDecision::First(FirstSend { bind_number, occupies: occupies.to_vec(), holds, ..FirstSend::default() })
+    AcceptDecision::First(FirstSend { bind_number, shadow_keys: occupies.to_vec(), holds, ..FirstSend::default() })
 }
 
 /// The first email of its key, counted in its budget.
@@ -231,12 +232,17 @@ fn a_bound_key_decides_alone() {
         ("forgotten", bound_to("forgotten"), "own own?", first(2, &[], None)),
         (
             "an operation",
-            Row { bind_number: 1, bound: Some(OPERATION), occupant: None },
+            Row { bind_number: 1, bound: Some(OPERATION), email_with_shadow_key: None },
             "own",
             AcceptDecision::KeyBound(OPERATION),
         ),
         ("bound often before", Row { bind_number: 4, ..Row::default() }, "own own?", first(5, &[], None)),
-        ("bound and occupied", Row { occupant: Some(email("sent")), ..bound_to("sent") }, "own", bound_email("sent")),
+        (
+            "bound and occupied",
+            Row { email_with_shadow_key: Some(email("sent")), ..bound_to("sent") },
+            "own",
+            bound_email("sent"),
+        ),
     ]);
 }
 
@@ -399,14 +405,14 @@ fn a_version_that_takes_back_a_held_email_takes_its_keys() {
     let (new, head) = (new_email(), EmailHead { resend_of: Some(email("held").id), ..head(2) });
     let earlier = head.earlier_shadow_keys(TEAM)[0];
     let facts = SendFacts { head: &head, shadow_keys: &[ANN], ..new.send_facts() };
-    let ControlFlow::Continue(resend) = Resend::prepare(email("held"), None, true, T0) else { panic!() };
+    let ControlFlow::Continue(resend) = ResendDecision::prepare(email("held"), None, true, T0) else { panic!() };
     let snapshot = || Snapshot::default().with(earlier, occupied_by("held"));
     assert_eq!(snapshot().decide(facts, Some(&resend)).0, first(1, &[ANN, earlier], None));
     assert_eq!(snapshot().with(ANN, bound_to("held")).decide(facts, Some(&resend)).0, first(1, &[ANN, earlier], None));
 
     let mut other = email("held");
     other.id = EmailId(Uuid::from_u128(9));
-    let snapshot = Snapshot::default().with(earlier, Row { occupant: Some(other), ..Row::default() });
+    let snapshot = Snapshot::default().with(earlier, Row { email_with_shadow_key: Some(other), ..Row::default() });
     assert_eq!(snapshot.decide(facts, Some(&resend)).0, first(1, &[ANN], None), "another held email stands");
 }
 
@@ -425,7 +431,7 @@ fn the_previous_version_allows_a_resend_or_answers_it() {
         ("cancelled", true, refused(EmailChangeRefusal::TooLate, "cancelled"), false),
         ("unknown", true, refused(EmailChangeRefusal::TooLate, "unknown"), false),
     ] {
-        match Resend::prepare(email(state), None, takes_back, T0) {
+        match ResendDecision::prepare(email(state), None, takes_back, T0) {
             ControlFlow::Continue(mut resend) => {
                 assert_eq!((None, resend.before()), (answer, &email(state)), "{state}");
                 let cancelled = resend.cancelled().map(|(email, _)| email.handoffs[0].state);
@@ -437,18 +443,18 @@ fn the_previous_version_allows_a_resend_or_answers_it() {
             ControlFlow::Break(refusal) => assert_eq!(Some(refusal), answer, "{state}"),
         }
         let next = email("queued");
-        let again = Resend::prepare(email(state), Some(next.clone()), takes_back, T0);
+        let again = ResendDecision::prepare(email(state), Some(next.clone()), takes_back, T0);
         assert_eq!(again, ControlFlow::Break(EmailResendResult::Replayed(next)), "{state}, resent before");
     }
 }
 
 #[test]
 fn a_resend_is_refused_in_order_and_shows_the_email_as_it_was() {
-    let ControlFlow::Continue(resend) = Resend::prepare(email("held"), None, true, T0) else { panic!() };
+    let ControlFlow::Continue(resend) = ResendDecision::prepare(email("held"), None, true, T0) else { panic!() };
     let done = |result| ControlFlow::Break(IdempotentResult::Done(result));
     let over_budget = || done(EmailResendResult::OverBudget(overrun()));
     let replaced = || done(EmailResendResult::Refused(EmailChangeRefusal::AnsweredByAnother, email("held")));
-    let new_version = FirstSend { bind_number: 1, occupies: vec![ANN], ..FirstSend::default() };
+    let new_version = FirstSend { bind_number: 1, shadow_keys: vec![ANN], ..FirstSend::default() };
     for (decision, is_current_reply, expected) in [
         (first(1, &[ANN], None), true, ControlFlow::Continue(NextVersion::First(new_version))),
         (first(1, &[ANN], None), false, replaced()),

@@ -99,7 +99,7 @@ impl Escalations {
         if let Some(id) = email.head.answers
             && let Some(message) = self.ctx.store.message(email.team, id).await?
         {
-            preview.warnings.extend(reply_diversion_warning(&message.head, &content));
+            preview.warnings.extend(suspicious_reply_target_warning(&message.head, &content));
         }
         Ok(preview)
     }
@@ -230,7 +230,7 @@ impl PreviewFile {
 
 /// Warns about a reply whose recipient comes from a `Reply-To` of another organization, or from a message that failed
 /// authentication.
-fn reply_diversion_warning(message: &MessageHead, content: &EmailContent) -> Option<String> {
+fn suspicious_reply_target_warning(message: &MessageHead, content: &EmailContent) -> Option<String> {
     let target = reply_target(message);
     let sender = message.from.as_ref().map_or("an unknown sender", |from| from.address.as_str());
     let goes_there = |to: &NamedAddress| target.to.iter().any(|address| address.eq_ignore_ascii_case(&to.address));

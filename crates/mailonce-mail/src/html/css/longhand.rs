@@ -14,7 +14,7 @@ use super::{
     property::Property,
     token::{keyword, rest},
     transform,
-    value::{CssValue, RelativeBase},
+    value::{ComputedValue, RelativeBase},
 };
 
 /// Keywords of `display`, mapped to the kind of layout.
@@ -51,14 +51,14 @@ const DISPLAY: &[(&str, &str)] = &[
 ];
 
 /// Parses the value of one property. `None` if browsers would drop the declaration.
-pub(super) fn longhand(property: Property, input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
+pub(super) fn longhand(property: Property, input: &mut Parser<'_>, base: RelativeBase) -> Option<ComputedValue> {
     use Property as P;
     let wide = base.units(VIEWPORT_WIDTH);
     let high = base.units(VIEWPORT_HEIGHT);
     match property {
         P::Display => display(input),
         P::Visibility => keyword(input, &["visible", "hidden", "collapse"]),
-        P::Opacity => number_or_percentage(input, base.units(1.0)).ok().map(CssValue::Number),
+        P::Opacity => number_or_percentage(input, base.units(1.0)).ok().map(ComputedValue::Number),
         P::FontSize => font_size(input, base),
         P::Color | P::BackgroundColor | P::TextFill | P::StrokeColor => colour(input, base),
         P::BackgroundImage => paint::image(input),
@@ -74,16 +74,16 @@ pub(super) fn longhand(property: Property, input: &mut Parser<'_>, base: Relativ
         }
         P::Top | P::Bottom => length_or(input, high, &["auto"]),
         P::PaddingTop | P::PaddingBottom | P::PaddingLeft | P::PaddingRight => {
-            length_or(input, wide, &[]).filter(|value| !matches!(value, CssValue::Number(n) if *n < 0.0))
+            length_or(input, wide, &[]).filter(|value| !matches!(value, ComputedValue::Number(n) if *n < 0.0))
         }
         P::TextIndent => text_indent(input, wide),
-        P::Transform => transform::functions(input, base.units(f32::NAN)).map(CssValue::Transform),
-        P::Scale => transform::scale(input, base.units(1.0)).map(CssValue::Transform),
-        P::Rotate => transform::rotate(input, base.units(1.0)).map(CssValue::Transform),
-        P::Translate => transform::translate(input, base.units(f32::NAN)).map(CssValue::Transform),
+        P::Transform => transform::functions(input, base.units(f32::NAN)).map(ComputedValue::Transform),
+        P::Scale => transform::scale(input, base.units(1.0)).map(ComputedValue::Transform),
+        P::Rotate => transform::rotate(input, base.units(1.0)).map(ComputedValue::Transform),
+        P::Translate => transform::translate(input, base.units(f32::NAN)).map(ComputedValue::Transform),
         P::Clip => Some(paint::none_or_hides(input, &["auto"])),
         P::ClipPath => Some(paint::clip_path(input, wide)),
-        P::Filter => paint::filter(input, base.units(1.0)).map(CssValue::Number),
+        P::Filter => paint::filter(input, base.units(1.0)).map(ComputedValue::Number),
         P::Zoom => zoom(input, base),
         P::LetterSpacing | P::WordSpacing => length_or(input, base.units(base.em), &["normal"]),
         P::LineHeight => line_height(input, base),
@@ -103,7 +103,9 @@ pub(super) fn longhand(property: Property, input: &mut Parser<'_>, base: Relativ
         P::Content => Some(paint::content(input)),
         P::AnimationName | P::FontFamily => names(input),
         P::AnimationDuration | P::AnimationDelay => times(input),
-        P::AnimationPlay => Some(CssValue::Keyword(if rest(input).contains("paused") { "paused" } else { "running" })),
+        P::AnimationPlay => {
+            Some(ComputedValue::Keyword(if rest(input).contains("paused") { "paused" } else { "running" }))
+        }
         P::WhiteSpace => white_space(input),
         P::LineClamp => number_or(input, wide, &["none", "auto"]),
         P::GridRows => Some(grid_rows(input)),
@@ -119,37 +121,37 @@ pub(super) fn longhand(property: Property, input: &mut Parser<'_>, base: Relativ
     }
 }
 
-fn display(input: &mut Parser<'_>) -> Option<CssValue> {
+fn display(input: &mut Parser<'_>) -> Option<ComputedValue> {
     let words: Vec<String> =
         std::iter::from_fn(|| input.expect_ident().ok().map(|word| word.to_ascii_lowercase())).collect();
     let kind = |word: &String| DISPLAY.iter().find(|(name, _)| name == word).map(|(_, kind)| *kind);
     let kinds: Vec<&str> = words.iter().map(kind).collect::<Option<_>>()?;
     match kinds[..] {
-        [kind] => Some(CssValue::Keyword(kind)),
+        [kind] => Some(ComputedValue::Keyword(kind)),
         // Two-word values such as `inline flow-root`. Neither word can be `none` or `contents`.
         [first, second] if !matches!((first, second), ("none" | "contents", _) | (_, "none" | "contents")) => {
-            Some(CssValue::Keyword(if first == "inline" { "atomic" } else { second }))
+            Some(ComputedValue::Keyword(if first == "inline" { "atomic" } else { second }))
         }
         _ => None,
     }
 }
 
-fn number(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
-    number_or_percentage(input, units).ok().map(CssValue::Number)
+fn number(input: &mut Parser<'_>, units: Units) -> Option<ComputedValue> {
+    number_or_percentage(input, units).ok().map(ComputedValue::Number)
 }
 
-fn number_or(input: &mut Parser<'_>, units: Units, known: &[&'static str]) -> Option<CssValue> {
+fn number_or(input: &mut Parser<'_>, units: Units, known: &[&'static str]) -> Option<ComputedValue> {
     let word = input.try_parse(|input| keyword(input, known).ok_or(()));
     word.ok().or_else(|| number(input, units))
 }
 
-fn length_or(input: &mut Parser<'_>, units: Units, known: &[&'static str]) -> Option<CssValue> {
+fn length_or(input: &mut Parser<'_>, units: Units, known: &[&'static str]) -> Option<ComputedValue> {
     let word = input.try_parse(|input| keyword(input, known).ok_or(()));
-    word.ok().or_else(|| length(input, units).map(CssValue::Number))
+    word.ok().or_else(|| length(input, units).map(ComputedValue::Number))
 }
 
 /// Parses a size. `free` is the keyword for "no limit".
-fn size(input: &mut Parser<'_>, units: Units, free: &'static str) -> Option<CssValue> {
+fn size(input: &mut Parser<'_>, units: Units, free: &'static str) -> Option<ComputedValue> {
     let words = &[
         free,
         "min-content",
@@ -164,18 +166,18 @@ fn size(input: &mut Parser<'_>, units: Units, free: &'static str) -> Option<CssV
         "-webkit-min-content",
     ];
     if input.try_parse(|input| keyword(input, words).ok_or(())).is_ok() {
-        return Some(CssValue::Keyword(free));
+        return Some(ComputedValue::Keyword(free));
     }
     if input.try_parse(|input| input.expect_function_matching("fit-content")).is_ok() {
         let inner =
             input.parse_nested_block(|input| length(input, units).ok_or_else(ParseError::<()>::unexpected_token));
-        return inner.ok().map(CssValue::Number);
+        return inner.ok().map(ComputedValue::Number);
     }
     let value = length(input, units)?;
-    (value >= 0.0 || value.is_nan()).then_some(CssValue::Number(value))
+    (value >= 0.0 || value.is_nan()).then_some(ComputedValue::Number(value))
 }
 
-pub(super) fn font_size(input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
+pub(super) fn font_size(input: &mut Parser<'_>, base: RelativeBase) -> Option<ComputedValue> {
     let parent = base.parent_em;
     let word = input.try_parse(|input| {
         let word = input.expect_ident()?.to_ascii_lowercase();
@@ -194,67 +196,67 @@ pub(super) fn font_size(input: &mut Parser<'_>, base: RelativeBase) -> Option<Cs
         })
     });
     if let Ok(size) = word {
-        return Some(CssValue::Number(size));
+        return Some(ComputedValue::Number(size));
     }
     let size = length(input, RelativeBase { em: parent, ..base }.units(parent))?;
-    (size >= 0.0 || size.is_nan()).then_some(CssValue::Number(size))
+    (size >= 0.0 || size.is_nan()).then_some(ComputedValue::Number(size))
 }
 
-fn colour(input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
+fn colour(input: &mut Parser<'_>, base: RelativeBase) -> Option<ComputedValue> {
     let start = input.state();
     if base.quirks
         && let digits = rest(input)
         && matches!(digits.len(), 3 | 6)
         && let Ok((red, green, blue, _)) = cssparser::color::parse_hash_color(digits.as_bytes())
     {
-        return Some(CssValue::Colour(Colour::from_bytes(red, green, blue)));
+        return Some(ComputedValue::Colour(Colour::from_bytes(red, green, blue)));
     }
     input.reset(&start);
     if input.try_parse(|input| input.expect_ident_matching("currentcolor")).is_ok() {
-        return Some(CssValue::Current);
+        return Some(ComputedValue::Current);
     }
-    Colour::parse(input, Colour::UNKNOWN).ok().map(CssValue::Colour)
+    Colour::parse(input, Colour::UNKNOWN).ok().map(ComputedValue::Colour)
 }
 
-fn overflow(input: &mut Parser<'_>) -> Option<CssValue> {
+fn overflow(input: &mut Parser<'_>) -> Option<ComputedValue> {
     let word = keyword(input, &["visible", "hidden", "clip", "scroll", "auto", "overlay", "-webkit-paged-x"])?;
-    Some(CssValue::Keyword(if word == CssValue::Keyword("visible") { "visible" } else { "hidden" }))
+    Some(ComputedValue::Keyword(if word == ComputedValue::Keyword("visible") { "visible" } else { "hidden" }))
 }
 
-fn text_indent(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
+fn text_indent(input: &mut Parser<'_>, units: Units) -> Option<ComputedValue> {
     let value = length(input, units)?;
     while input.try_parse(|input| keyword(input, &["hanging", "each-line"]).ok_or(())).is_ok() {}
-    Some(CssValue::Number(value))
+    Some(ComputedValue::Number(value))
 }
 
-fn zoom(input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
+fn zoom(input: &mut Parser<'_>, base: RelativeBase) -> Option<ComputedValue> {
     if input.try_parse(|input| keyword(input, &["normal", "reset"]).ok_or(())).is_ok() {
-        return Some(CssValue::Number(1.0));
+        return Some(ComputedValue::Number(1.0));
     }
     let value = number_or_percentage(input, base.units(1.0)).ok()?;
     // Browsers ignore a zoom of zero.
-    (value >= 0.0 || value.is_nan()).then_some(CssValue::Number(if value == 0.0 { 1.0 } else { value }))
+    (value >= 0.0 || value.is_nan()).then_some(ComputedValue::Number(if value == 0.0 { 1.0 } else { value }))
 }
 
-pub(super) fn line_height(input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
+pub(super) fn line_height(input: &mut Parser<'_>, base: RelativeBase) -> Option<ComputedValue> {
     if input.try_parse(|input| input.expect_ident_matching("normal")).is_ok() {
-        return Some(CssValue::Keyword("normal"));
+        return Some(ComputedValue::Keyword("normal"));
     }
     match quantity(input, base.units(base.em)).ok()? {
-        Quantity::Number(n) if n >= 0.0 => Some(CssValue::Number(n * base.em)),
-        Quantity::Px(n) if n >= 0.0 || n.is_nan() => Some(CssValue::Number(n)),
+        Quantity::Number(n) if n >= 0.0 => Some(ComputedValue::Number(n * base.em)),
+        Quantity::Px(n) if n >= 0.0 || n.is_nan() => Some(ComputedValue::Number(n)),
         _ => None,
     }
 }
 
-fn contain(input: &mut Parser<'_>) -> Option<CssValue> {
+fn contain(input: &mut Parser<'_>) -> Option<ComputedValue> {
     let words = rest(input);
     let has = |word: &str| words.split_ascii_whitespace().any(|part| part == word);
     let known = ["none", "strict", "content", "size", "inline-size", "layout", "style", "paint"];
     if words.is_empty() || !words.split_ascii_whitespace().all(|word| known.contains(&word)) {
         return None;
     }
-    Some(CssValue::Keyword(match () {
+    Some(ComputedValue::Keyword(match () {
         () if has("strict") || has("size") && has("paint") => "strict",
         () if has("size") => "size",
         () if has("paint") || has("content") => "paint",
@@ -262,21 +264,25 @@ fn contain(input: &mut Parser<'_>) -> Option<CssValue> {
     }))
 }
 
-pub(super) fn line_style(input: &mut Parser<'_>) -> Option<CssValue> {
+pub(super) fn line_style(input: &mut Parser<'_>) -> Option<ComputedValue> {
     let styles =
         &["none", "hidden", "auto", "dotted", "dashed", "solid", "double", "groove", "ridge", "inset", "outset"];
     let style = keyword(input, styles)?;
-    Some(CssValue::Keyword(if matches!(style, CssValue::Keyword("none" | "hidden")) { "none" } else { "solid" }))
+    Some(ComputedValue::Keyword(if matches!(style, ComputedValue::Keyword("none" | "hidden")) {
+        "none"
+    } else {
+        "solid"
+    }))
 }
 
-fn decoration_line(input: &mut Parser<'_>) -> Option<CssValue> {
+fn decoration_line(input: &mut Parser<'_>) -> Option<ComputedValue> {
     let words = rest(input);
     let known = ["none", "underline", "overline", "line-through", "blink"];
     let valid = !words.is_empty() && words.split_ascii_whitespace().all(|word| known.contains(&word));
-    valid.then(|| CssValue::Keyword(if words.contains("line-through") { "line-through" } else { "none" }))
+    valid.then(|| ComputedValue::Keyword(if words.contains("line-through") { "line-through" } else { "none" }))
 }
 
-fn white_space(input: &mut Parser<'_>) -> Option<CssValue> {
+fn white_space(input: &mut Parser<'_>) -> Option<ComputedValue> {
     let words = rest(input);
     let known = [
         "normal",
@@ -301,11 +307,11 @@ fn white_space(input: &mut Parser<'_>) -> Option<CssValue> {
         () if has(&["nowrap"]) => "nowrap",
         () => "normal",
     };
-    valid.then_some(CssValue::Keyword(kind))
+    valid.then_some(ComputedValue::Keyword(kind))
 }
 
 /// Parses a list of names of animations or fonts, in lower case.
-pub(super) fn names(input: &mut Parser<'_>) -> Option<CssValue> {
+pub(super) fn names(input: &mut Parser<'_>) -> Option<ComputedValue> {
     let mut names = Vec::new();
     let list = input.parse_comma_separated(|input| {
         let mut name = String::new();
@@ -319,36 +325,36 @@ pub(super) fn names(input: &mut Parser<'_>) -> Option<CssValue> {
         Ok::<_, ParseError<()>>(())
     });
     list.ok()?;
-    (!names.iter().any(String::is_empty)).then(|| CssValue::Names(names.into()))
+    (!names.iter().any(String::is_empty)).then(|| ComputedValue::Names(names.into()))
 }
 
 /// The longest of a list of times, in seconds.
-fn times(input: &mut Parser<'_>) -> Option<CssValue> {
+fn times(input: &mut Parser<'_>) -> Option<ComputedValue> {
     let units = RelativeBase::default().units(f32::NAN);
     let list = input.parse_comma_separated(|input| {
         input
             .try_parse(|input| input.expect_ident_matching("auto").map(|()| 0.0))
             .or_else(|_| quantity(input, units).map(Quantity::number))
     });
-    list.ok().map(|times| CssValue::Number(times.into_iter().fold(0.0, |max: f32, time| max.max(time.abs()))))
+    list.ok().map(|times| ComputedValue::Number(times.into_iter().fold(0.0, |max: f32, time| max.max(time.abs()))))
 }
 
 /// "far" for values with a length that can push text out of the viewport.
-pub(super) fn far(input: &mut Parser<'_>) -> CssValue {
+pub(super) fn far(input: &mut Parser<'_>) -> ComputedValue {
     let text = rest(input);
     let units = RelativeBase::default().units(VIEWPORT_WIDTH);
     let reaches = |part: &str| length(&mut Parser::new(part), units).is_some_and(|size| !(size < 300.0));
     let far = text.contains("calc") || text.split([' ', ',', '(', ')', '/']).any(reaches);
-    CssValue::Keyword(if far { "far" } else { "none" })
+    ComputedValue::Keyword(if far { "far" } else { "none" })
 }
 
-fn vertical_align(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
+fn vertical_align(input: &mut Parser<'_>, units: Units) -> Option<ComputedValue> {
     let words =
         &["baseline", "sub", "super", "top", "bottom", "middle", "text-top", "text-bottom", "-webkit-baseline-middle"];
     length_or(input, units, words)
 }
 
-fn text_align(input: &mut Parser<'_>) -> Option<CssValue> {
+fn text_align(input: &mut Parser<'_>) -> Option<ComputedValue> {
     let words = &[
         "left",
         "start",
@@ -363,20 +369,20 @@ fn text_align(input: &mut Parser<'_>) -> Option<CssValue> {
         "-internal-center",
     ];
     let word = keyword(input, words)?;
-    let left = matches!(word, CssValue::Keyword("left" | "start" | "justify" | "-webkit-left"));
-    Some(CssValue::Keyword(if left { "left" } else { "right" }))
+    let left = matches!(word, ComputedValue::Keyword("left" | "start" | "justify" | "-webkit-left"));
+    Some(ComputedValue::Keyword(if left { "left" } else { "right" }))
 }
 
 /// "hides" if a dark scheme changes the default colours.
-fn color_scheme(input: &mut Parser<'_>) -> CssValue {
+fn color_scheme(input: &mut Parser<'_>) -> ComputedValue {
     let words = rest(input);
-    CssValue::Keyword(if words.contains("dark") && !words.contains("light") { "hides" } else { "none" })
+    ComputedValue::Keyword(if words.contains("dark") && !words.contains("light") { "hides" } else { "none" })
 }
 
 /// Rows of a grid: "zero" if one of them can have no height.
-pub(super) fn grid_rows(input: &mut Parser<'_>) -> CssValue {
+pub(super) fn grid_rows(input: &mut Parser<'_>) -> ComputedValue {
     let rows = rest(input);
     let zero =
         rows.split(['/', ' ', '(', ')', ',']).any(|row| matches!(row, "0" | "0fr" | "0px" | "0em" | "0%" | "0.0"));
-    CssValue::Keyword(if zero { "zero" } else { "none" })
+    ComputedValue::Keyword(if zero { "zero" } else { "none" })
 }

@@ -9,7 +9,7 @@ use super::{
     number::{Units, length, number_or_percentage, quantity},
     property::Property,
     token::{components, keyword, rest},
-    value::{CssValue, ImageLayer, ShadowEffect},
+    value::{ComputedValue, ImageLayer, ShadowEffect},
 };
 
 /// Keywords of `background`, grouped by what they set, with the maximum number of each group in a layer.
@@ -25,13 +25,13 @@ const BACKGROUND_WORDS: &[(usize, &[&str])] = &[
 /// The parsed value of `background`.
 #[derive(Default)]
 struct Background {
-    colour: Option<CssValue>,
+    colour: Option<ComputedValue>,
     image: ImageLayer,
     clips_to_text: bool,
 }
 
 /// Parses `background` and returns the value of one longhand.
-pub(super) fn background(property: Property, text: &str) -> Option<CssValue> {
+pub(super) fn background(property: Property, text: &str) -> Option<ComputedValue> {
     let mut input = Parser::new(text);
     let mut whole = Background::default();
     if input.is_exhausted() {
@@ -43,9 +43,9 @@ pub(super) fn background(property: Property, text: &str) -> Option<CssValue> {
     });
     layers.ok()?;
     Some(match property {
-        Property::BackgroundColor => whole.colour.unwrap_or(CssValue::Colour(Colour::TRANSPARENT)),
-        Property::BackgroundImage => CssValue::Image(Rc::new(whole.image)),
-        _ => CssValue::Keyword(if whole.clips_to_text { "text" } else { "border-box" }),
+        Property::BackgroundColor => whole.colour.unwrap_or(ComputedValue::Colour(Colour::TRANSPARENT)),
+        Property::BackgroundImage => ComputedValue::Image(Rc::new(whole.image)),
+        _ => ComputedValue::Keyword(if whole.clips_to_text { "text" } else { "border-box" }),
     })
 }
 
@@ -81,15 +81,15 @@ impl Background {
     }
 }
 
-fn read_colour(input: &mut Parser<'_>) -> Result<CssValue, ParseError<()>> {
+fn read_colour(input: &mut Parser<'_>) -> Result<ComputedValue, ParseError<()>> {
     if input.try_parse(|input| input.expect_ident_matching("currentcolor")).is_ok() {
-        return Ok(CssValue::Current);
+        return Ok(ComputedValue::Current);
     }
-    Colour::parse(input, Colour::UNKNOWN).map(CssValue::Colour)
+    Colour::parse(input, Colour::UNKNOWN).map(ComputedValue::Colour)
 }
 
 /// Parses `background-image`.
-pub(super) fn image(input: &mut Parser<'_>) -> Option<CssValue> {
+pub(super) fn image(input: &mut Parser<'_>) -> Option<ComputedValue> {
     let mut image = ImageLayer::default();
     let list = input.parse_comma_separated(|input| {
         if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
@@ -97,7 +97,7 @@ pub(super) fn image(input: &mut Parser<'_>) -> Option<CssValue> {
         }
         layer(input, &mut image)
     });
-    list.ok().map(|_| CssValue::Image(Rc::new(image)))
+    list.ok().map(|_| ComputedValue::Image(Rc::new(image)))
 }
 
 /// Parses one image of a background.
@@ -149,19 +149,19 @@ fn gradient(input: &mut Parser<'_>, image: &mut ImageLayer) {
     image.is_embedded |= image.colours.len() == before;
 }
 
-pub(super) fn background_clip(input: &mut Parser<'_>) -> CssValue {
-    CssValue::Keyword(if rest(input).contains("text") { "text" } else { "border-box" })
+pub(super) fn background_clip(input: &mut Parser<'_>) -> ComputedValue {
+    ComputedValue::Keyword(if rest(input).contains("text") { "text" } else { "border-box" })
 }
 
 /// For properties where any other value may hide: "none" for one of the given keywords, else "hides".
-pub(super) fn none_or_hides(input: &mut Parser<'_>, words: &[&'static str]) -> CssValue {
+pub(super) fn none_or_hides(input: &mut Parser<'_>, words: &[&'static str]) -> ComputedValue {
     let matched = input.try_parse(|input| keyword(input, words).filter(|_| input.is_exhausted()).ok_or(()));
     drop(rest(input));
-    CssValue::Keyword(if matched.is_ok() { "none" } else { "hides" })
+    ComputedValue::Keyword(if matched.is_ok() { "none" } else { "hides" })
 }
 
 /// Returns "none" for shapes that leave the whole box visible. Every other shape counts as hiding.
-pub(super) fn clip_path(input: &mut Parser<'_>, units: Units) -> CssValue {
+pub(super) fn clip_path(input: &mut Parser<'_>, units: Units) -> ComputedValue {
     let start = input.state();
     let shows = match input.next().cloned() {
         Ok(Token::Ident(word)) => ["none", "border-box", "padding-box", "content-box", "margin-box"]
@@ -176,7 +176,7 @@ pub(super) fn clip_path(input: &mut Parser<'_>, units: Units) -> CssValue {
     };
     input.reset(&start);
     drop(rest(input));
-    CssValue::Keyword(if shows { "none" } else { "hides" })
+    ComputedValue::Keyword(if shows { "none" } else { "hides" })
 }
 
 fn shape(name: &str, input: &mut Parser<'_>, units: Units) -> bool {
@@ -239,10 +239,10 @@ fn filter_factor(name: &str, amount: Option<f32>) -> f32 {
 }
 
 /// Parses `box-shadow`.
-pub(super) fn shadow(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
+pub(super) fn shadow(input: &mut Parser<'_>, units: Units) -> Option<ComputedValue> {
     let mut shadow = ShadowEffect { inset_colour: None, is_wide: false };
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
-        return Some(CssValue::Shadow(shadow));
+        return Some(ComputedValue::Shadow(shadow));
     }
     let list = input.parse_comma_separated(|input| {
         let (mut inside, mut colour, mut reach) = (false, Colour::BLACK, 0.0_f32);
@@ -267,16 +267,16 @@ pub(super) fn shadow(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
         shadow.is_wide |= !inside && reach >= 60.0;
         Ok(())
     });
-    list.ok().map(|_| CssValue::Shadow(shadow))
+    list.ok().map(|_| ComputedValue::Shadow(shadow))
 }
 
 /// Parses `content`. An image replaces the content of an element.
-pub(super) fn content(input: &mut Parser<'_>) -> CssValue {
+pub(super) fn content(input: &mut Parser<'_>) -> ComputedValue {
     let text = rest(input);
     let image = components(&text).iter().any(|part| {
         part.starts_with("url(") || part.contains("gradient(") || part.contains("image") || part.starts_with("element(")
     });
-    CssValue::Keyword(match text.as_str() {
+    ComputedValue::Keyword(match text.as_str() {
         _ if image => "image",
         "normal" | "none" => "none",
         _ => "text",

@@ -67,7 +67,7 @@ pub(in crate::html) enum CssFinding {
 
 /// Scans a style sheet or the declarations of a `style` attribute.
 pub(in crate::html) fn find(css: &str) -> BTreeSet<CssFinding> {
-    let mut scanner = Scanner::default();
+    let mut scanner = CssScanner::default();
     scanner.block(&mut Parser::new(css), 0);
     scanner.found
 }
@@ -91,7 +91,7 @@ pub(in crate::html) fn is_known_font_host(url: &str) -> bool {
 }
 
 #[derive(Default)]
-struct Scanner {
+struct CssScanner {
     found: BTreeSet<CssFinding>,
 }
 
@@ -105,7 +105,7 @@ struct Value {
     numbers: Vec<f32>,
 }
 
-impl Scanner {
+impl CssScanner {
     /// Scans declarations and rules. Text before a `{` is parsed as if it were a declaration, which matches no known
     /// property.
     fn block(&mut self, input: &mut Parser<'_>, depth: usize) {

@@ -9,7 +9,7 @@ use super::{
     paint,
     property::{Property, Shorthand},
     token::{components, keyword},
-    value::{CssValue, RelativeBase},
+    value::{ComputedValue, RelativeBase},
 };
 
 /// Parses a value. `None` if browsers would drop the declaration.
@@ -18,7 +18,7 @@ pub(in crate::html) fn parse(
     shorthand: Option<Shorthand>,
     text: &str,
     base: RelativeBase,
-) -> Option<CssValue> {
+) -> Option<ComputedValue> {
     let mut input = Parser::new(text);
     match shorthand {
         None => {
@@ -29,7 +29,7 @@ pub(in crate::html) fn parse(
     }
 }
 
-fn parse_shorthand(shorthand: Shorthand, property: Property, text: &str, base: RelativeBase) -> Option<CssValue> {
+fn parse_shorthand(shorthand: Shorthand, property: Property, text: &str, base: RelativeBase) -> Option<ComputedValue> {
     match shorthand {
         Shorthand::Background => paint::background(property, text),
         Shorthand::Sides(sides) => {
@@ -69,13 +69,13 @@ fn parse_all(parts: &[&str], property: Property, base: RelativeBase) -> Option<(
     parts.iter().all(|part| parse(property, None, part, base).is_some()).then_some(())
 }
 
-fn font(property: Property, text: &str, base: RelativeBase) -> Option<CssValue> {
+fn font(property: Property, text: &str, base: RelativeBase) -> Option<ComputedValue> {
     let system = ["caption", "icon", "menu", "message-box", "small-caption", "status-bar"];
     if system.contains(&text.trim().to_ascii_lowercase().as_str()) {
         return match property {
-            Property::FontSize => Some(CssValue::Number(13.0)),
-            Property::FontFamily => Some(CssValue::Names(Rc::new([]))),
-            _ => Some(CssValue::Keyword("normal")),
+            Property::FontSize => Some(ComputedValue::Number(13.0)),
+            Property::FontFamily => Some(ComputedValue::Names(Rc::new([]))),
+            _ => Some(ComputedValue::Keyword("normal")),
         };
     }
     let mut input = Parser::new(text);
@@ -107,9 +107,9 @@ fn font(property: Property, text: &str, base: RelativeBase) -> Option<CssValue> 
         }
     }
     let size = font_size(&mut input, base)?;
-    let mut line = CssValue::Keyword("normal");
+    let mut line = ComputedValue::Keyword("normal");
     if input.try_parse(|input| input.expect_delim('/')).is_ok() {
-        let CssValue::Number(em) = size else { return None };
+        let ComputedValue::Number(em) = size else { return None };
         line = line_height(&mut input, RelativeBase { em, ..base })?;
     }
     let family = names(&mut input)?;
@@ -123,7 +123,7 @@ fn font(property: Property, text: &str, base: RelativeBase) -> Option<CssValue> 
     })
 }
 
-fn animation(property: Property, text: &str) -> CssValue {
+fn animation(property: Property, text: &str) -> ComputedValue {
     let mut input = Parser::new(text);
     let mut names = Vec::new();
     let (mut longest, mut paused) = (0.0_f32, false);
@@ -141,33 +141,34 @@ fn animation(property: Property, text: &str) -> CssValue {
         }
     }
     match property {
-        Property::AnimationName => CssValue::Names(names.into()),
-        Property::AnimationPlay => CssValue::Keyword(if paused { "paused" } else { "running" }),
-        Property::AnimationDuration => CssValue::Number(longest),
-        _ => CssValue::Number(0.0),
+        Property::AnimationName => ComputedValue::Names(names.into()),
+        Property::AnimationPlay => ComputedValue::Keyword(if paused { "paused" } else { "running" }),
+        Property::AnimationDuration => ComputedValue::Number(longest),
+        _ => ComputedValue::Number(0.0),
     }
 }
 
-fn flex(property: Property, text: &str, base: RelativeBase) -> Option<CssValue> {
+fn flex(property: Property, text: &str, base: RelativeBase) -> Option<ComputedValue> {
     let parts = components(text);
     let word = |word: &str| parts.len() == 1 && parts[0].eq_ignore_ascii_case(word);
     let (grow, basis) = match () {
-        () if word("none") => (0.0, CssValue::Keyword("auto")),
-        () if word("auto") => (1.0, CssValue::Keyword("auto")),
-        () if word("initial") => (0.0, CssValue::Keyword("auto")),
+        () if word("none") => (0.0, ComputedValue::Keyword("auto")),
+        () if word("auto") => (1.0, ComputedValue::Keyword("auto")),
+        () if word("initial") => (0.0, ComputedValue::Keyword("auto")),
         () => {
             let grow = parts.iter().find_map(|part| part.parse::<f32>().ok());
             let last = parts.iter().rev().find(|part| part.parse::<f32>().is_err());
-            let basis = last.map_or(Some(CssValue::Number(0.0)), |last| parse(Property::FlexBasis, None, last, base));
+            let basis =
+                last.map_or(Some(ComputedValue::Number(0.0)), |last| parse(Property::FlexBasis, None, last, base));
             let third = parts.get(2).is_some_and(|part| *part == "0");
-            (grow.unwrap_or(1.0), if third { CssValue::Number(0.0) } else { basis? })
+            (grow.unwrap_or(1.0), if third { ComputedValue::Number(0.0) } else { basis? })
         }
     };
-    Some(if property == Property::FlexGrow { CssValue::Number(grow) } else { basis })
+    Some(if property == Property::FlexGrow { ComputedValue::Number(grow) } else { basis })
 }
 
-fn outline(text: &str, base: RelativeBase) -> Option<CssValue> {
-    let mut style = CssValue::Keyword("none");
+fn outline(text: &str, base: RelativeBase) -> Option<ComputedValue> {
+    let mut style = ComputedValue::Keyword("none");
     for part in components(text) {
         let mut input = Parser::new(part);
         if let Some(line) = line_style(&mut input) {
@@ -182,12 +183,12 @@ fn outline(text: &str, base: RelativeBase) -> Option<CssValue> {
     Some(style)
 }
 
-fn decoration(property: Property, text: &str, base: RelativeBase) -> Option<CssValue> {
-    let (mut line, mut thickness) = (CssValue::Keyword("none"), CssValue::Keyword("auto"));
+fn decoration(property: Property, text: &str, base: RelativeBase) -> Option<ComputedValue> {
+    let (mut line, mut thickness) = (ComputedValue::Keyword("none"), ComputedValue::Keyword("auto"));
     for part in components(text) {
         let lower = part.to_ascii_lowercase();
         match lower.as_str() {
-            "line-through" => line = CssValue::Keyword("line-through"),
+            "line-through" => line = ComputedValue::Keyword("line-through"),
             "none" | "underline" | "overline" | "blink" | "solid" | "double" | "dotted" | "dashed" | "wavy"
             | "auto" | "from-font" => {}
             _ => match parse(Property::DecorationThickness, None, part, base) {
@@ -199,13 +200,13 @@ fn decoration(property: Property, text: &str, base: RelativeBase) -> Option<CssV
     Some(if property == Property::DecorationLine { line } else { thickness })
 }
 
-fn stroke(property: Property, text: &str, base: RelativeBase) -> Option<CssValue> {
-    let (mut width, mut line) = (CssValue::Number(0.0), CssValue::Current);
+fn stroke(property: Property, text: &str, base: RelativeBase) -> Option<ComputedValue> {
+    let (mut width, mut line) = (ComputedValue::Number(0.0), ComputedValue::Current);
     for part in components(text) {
         match part {
-            "thin" => width = CssValue::Number(1.0),
-            "medium" => width = CssValue::Number(3.0),
-            "thick" => width = CssValue::Number(5.0),
+            "thin" => width = ComputedValue::Number(1.0),
+            "medium" => width = ComputedValue::Number(3.0),
+            "thick" => width = ComputedValue::Number(5.0),
             _ => match parse(Property::OutlineOffset, None, part, base) {
                 Some(value) => width = value,
                 None => line = parse(Property::Color, None, part, base)?,

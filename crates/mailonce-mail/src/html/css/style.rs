@@ -8,7 +8,7 @@ use super::{
     property::Property,
     shorthand,
     transform::Transform,
-    value::{CssValue, ImageLayer, RelativeBase, ShadowEffect},
+    value::{ComputedValue, ImageLayer, RelativeBase, ShadowEffect},
     variable::{self, CustomProperties, SubstitutionError},
     work_budget::WorkBudget,
 };
@@ -22,7 +22,7 @@ const CUSTOM_PROPERTY_STEPS: usize = 3;
 /// Computed values of all properties that affect visibility.
 #[derive(Clone, Debug)]
 pub(in crate::html) struct ComputedStyle {
-    values: [CssValue; COUNT],
+    values: [ComputedValue; COUNT],
     custom: CustomProperties,
     /// Whether a value is set that only a browser can compute.
     pub(in crate::html) is_unknown: bool,
@@ -137,7 +137,13 @@ impl ComputedStyle {
         style
     }
 
-    fn resolve(&mut self, cascade: &Cascade<'_>, parent: &Self, property: Property, base: RelativeBase) -> CssValue {
+    fn resolve(
+        &mut self,
+        cascade: &Cascade<'_>,
+        parent: &Self,
+        property: Property,
+        base: RelativeBase,
+    ) -> ComputedValue {
         let index = property as usize;
         let unset = || if property.is_inherited() { parent.values[index].clone() } else { initial(property) };
         let browser = cascade.browser[index].as_ref().map(|(_, declaration)| *declaration);
@@ -174,7 +180,7 @@ impl ComputedStyle {
         property: Property,
         base: RelativeBase,
         budget: &WorkBudget,
-    ) -> Result<Option<CssValue>, SubstitutionError> {
+    ) -> Result<Option<ComputedValue>, SubstitutionError> {
         let DeclarationTarget::Property(_, shorthand) = declaration.target else { return Ok(None) };
         let text = &declaration.value;
         if !needs_substitution(text) {
@@ -194,18 +200,18 @@ impl ComputedStyle {
         Rc::ptr_eq(&self.custom, &other.custom)
     }
 
-    pub(in crate::html) fn get(&self, property: Property) -> &CssValue {
+    pub(in crate::html) fn get(&self, property: Property) -> &ComputedValue {
         &self.values[property as usize]
     }
 
-    pub(in crate::html) fn set(&mut self, property: Property, value: CssValue) {
+    pub(in crate::html) fn set(&mut self, property: Property, value: ComputedValue) {
         self.values[property as usize] = value;
     }
 
     /// A number or a length. NaN for keywords.
     pub(in crate::html) fn number(&self, property: Property) -> f32 {
         match self.get(property) {
-            CssValue::Number(number) => *number,
+            ComputedValue::Number(number) => *number,
             _ => f32::NAN,
         }
     }
@@ -213,20 +219,20 @@ impl ComputedStyle {
     /// A length. `None` for a keyword such as `auto`.
     pub(in crate::html) fn length(&self, property: Property) -> Option<f32> {
         match self.get(property) {
-            CssValue::Number(number) => Some(*number),
+            ComputedValue::Number(number) => Some(*number),
             _ => None,
         }
     }
 
     pub(in crate::html) fn is(&self, property: Property, keyword: &str) -> bool {
-        matches!(self.get(property), CssValue::Keyword(value) if *value == keyword)
+        matches!(self.get(property), ComputedValue::Keyword(value) if *value == keyword)
     }
 
     /// A colour, with `currentcolor` resolved.
     pub(in crate::html) fn colour(&self, property: Property) -> Colour {
         match self.get(property) {
-            CssValue::Colour(colour) => *colour,
-            CssValue::Current if property != Property::Color => self.colour(Property::Color),
+            ComputedValue::Colour(colour) => *colour,
+            ComputedValue::Current if property != Property::Color => self.colour(Property::Color),
             _ => Colour::UNKNOWN,
         }
     }
@@ -254,23 +260,23 @@ fn custom(cascade: &Cascade<'_>, parent: &ComputedStyle) -> CustomProperties {
     Rc::new(custom)
 }
 
-fn initial(property: Property) -> CssValue {
+fn initial(property: Property) -> ComputedValue {
     use Property as P;
     match property {
-        P::FontSize => CssValue::Number(16.0),
-        P::Color => CssValue::Colour(Colour::BLACK),
-        P::TextFill | P::StrokeColor => CssValue::Current,
-        P::BackgroundColor => CssValue::Colour(Colour::TRANSPARENT),
-        P::BackgroundImage => CssValue::Image(Rc::new(ImageLayer::default())),
-        P::Display => CssValue::Keyword("inline"),
-        P::Visibility | P::ContentVisibility | P::OverflowX | P::OverflowY => CssValue::Keyword("visible"),
-        P::Opacity | P::Filter | P::Zoom => CssValue::Number(1.0),
-        P::Transform | P::Scale | P::Rotate | P::Translate => CssValue::Transform(Transform::NONE),
-        P::BoxShadow => CssValue::Shadow(ShadowEffect { inset_colour: None, is_wide: false }),
-        P::AnimationName | P::FontFamily => CssValue::Names(Rc::new([])),
-        P::Position => CssValue::Keyword("static"),
-        P::BackgroundClip => CssValue::Keyword("border-box"),
-        P::BoxSizing => CssValue::Keyword("content-box"),
+        P::FontSize => ComputedValue::Number(16.0),
+        P::Color => ComputedValue::Colour(Colour::BLACK),
+        P::TextFill | P::StrokeColor => ComputedValue::Current,
+        P::BackgroundColor => ComputedValue::Colour(Colour::TRANSPARENT),
+        P::BackgroundImage => ComputedValue::Image(Rc::new(ImageLayer::default())),
+        P::Display => ComputedValue::Keyword("inline"),
+        P::Visibility | P::ContentVisibility | P::OverflowX | P::OverflowY => ComputedValue::Keyword("visible"),
+        P::Opacity | P::Filter | P::Zoom => ComputedValue::Number(1.0),
+        P::Transform | P::Scale | P::Rotate | P::Translate => ComputedValue::Transform(Transform::NONE),
+        P::BoxShadow => ComputedValue::Shadow(ShadowEffect { inset_colour: None, is_wide: false }),
+        P::AnimationName | P::FontFamily => ComputedValue::Names(Rc::new([])),
+        P::Position => ComputedValue::Keyword("static"),
+        P::BackgroundClip => ComputedValue::Keyword("border-box"),
+        P::BoxSizing => ComputedValue::Keyword("content-box"),
         P::Width
         | P::Height
         | P::MinWidth
@@ -281,8 +287,8 @@ fn initial(property: Property) -> CssValue {
         | P::Left
         | P::ZIndex
         | P::FlexBasis
-        | P::DecorationThickness => CssValue::Keyword("auto"),
-        P::LetterSpacing | P::WordSpacing | P::LineHeight | P::WhiteSpace => CssValue::Keyword("normal"),
+        | P::DecorationThickness => ComputedValue::Keyword("auto"),
+        P::LetterSpacing | P::WordSpacing | P::LineHeight | P::WhiteSpace => ComputedValue::Keyword("normal"),
         P::MarginTop
         | P::MarginRight
         | P::MarginBottom
@@ -296,10 +302,10 @@ fn initial(property: Property) -> CssValue {
         | P::OutlineOffset
         | P::AnimationDuration
         | P::AnimationDelay
-        | P::FlexGrow => CssValue::Number(0.0),
-        P::AnimationPlay => CssValue::Keyword("running"),
-        P::VerticalAlign => CssValue::Keyword("baseline"),
-        P::TextAlign => CssValue::Keyword("left"),
-        _ => CssValue::Keyword("none"),
+        | P::FlexGrow => ComputedValue::Number(0.0),
+        P::AnimationPlay => ComputedValue::Keyword("running"),
+        P::VerticalAlign => ComputedValue::Keyword("baseline"),
+        P::TextAlign => ComputedValue::Keyword("left"),
+        _ => ComputedValue::Keyword("none"),
     }
 }

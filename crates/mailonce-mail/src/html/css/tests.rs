@@ -7,7 +7,7 @@ use super::{
     property::Property as P,
     style::{Cascade, ComputedStyle, DeclarationOrigin},
     transform::Transform,
-    value::CssValue,
+    value::ComputedValue,
     work_budget::{WorkBudget, within_budget},
 };
 
@@ -105,7 +105,7 @@ fn colours_of_every_notation_are_read() {
 #[test]
 fn transforms_are_sums_of_their_steps() {
     let transform = |css: &str| match style(&format!("transform:{css}")).get(P::Transform) {
-        CssValue::Transform(transform) => *transform,
+        ComputedValue::Transform(transform) => *transform,
         other => panic!("{other:?}"),
     };
     assert_eq!(transform("translateX(-5px) translate(1px, 2px)"), Transform { scale: 1.0, x: -4.0, y: 2.0 });

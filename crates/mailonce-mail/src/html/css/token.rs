@@ -2,7 +2,7 @@
 
 use cssparser::{ParseError, Parser, Token};
 
-use super::value::CssValue;
+use super::value::ComputedValue;
 
 /// Whether a token opens a block that the parser has not skipped yet.
 pub(in crate::html) fn opens_block(token: &Token<'_>) -> bool {
@@ -54,7 +54,7 @@ pub(in crate::html) fn rest(input: &mut Parser<'_>) -> String {
     input.slice_from(start).trim().to_ascii_lowercase()
 }
 
-pub(in crate::html) fn keyword(input: &mut Parser<'_>, known: &[&'static str]) -> Option<CssValue> {
+pub(in crate::html) fn keyword(input: &mut Parser<'_>, known: &[&'static str]) -> Option<ComputedValue> {
     let word = input.expect_ident().ok()?.to_ascii_lowercase();
-    known.iter().find(|known| **known == word).map(|word| CssValue::Keyword(word))
+    known.iter().find(|known| **known == word).map(|word| ComputedValue::Keyword(word))
 }

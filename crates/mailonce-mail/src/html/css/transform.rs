@@ -67,18 +67,18 @@ pub(in crate::html) fn functions(input: &mut Parser<'_>, units: Units) -> Option
     any.then(|| to_transform(matrix))
 }
 
-type Parsed<T> = Result<T, ParseError<()>>;
+type TransformList<T> = Result<T, ParseError<()>>;
 
 /// Parses comma-separated numbers.
-fn numbers(input: &mut Parser<'_>, units: Units) -> Parsed<Vec<f32>> {
+fn numbers(input: &mut Parser<'_>, units: Units) -> TransformList<Vec<f32>> {
     input.parse_comma_separated(|input| number_or_percentage(input, Units { percent: 1.0, ..units }))
 }
 
-fn px(input: &mut Parser<'_>, units: Units) -> Parsed<f32> {
+fn px(input: &mut Parser<'_>, units: Units) -> TransformList<f32> {
     length(input, Units { quirks: false, ..units }).ok_or_else(ParseError::unexpected_token)
 }
 
-fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Parsed<Matrix> {
+fn function(name: &str, input: &mut Parser<'_>, units: Units) -> TransformList<Matrix> {
     let across = Units { percent: VIEWPORT_WIDTH, ..units };
     // The height of a box is not known. A quarter of the viewport's width is a cautious guess.
     let down = Units { percent: VIEWPORT_WIDTH / 4.0, ..units };
@@ -107,7 +107,7 @@ fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Parsed<Matrix> 
     })
 }
 
-fn scale_matrix(name: &str, values: &[f32]) -> Parsed<Matrix> {
+fn scale_matrix(name: &str, values: &[f32]) -> TransformList<Matrix> {
     let (x, y) = match (name, values) {
         ("scale", [both]) => (*both, *both),
         ("scale", [x, y]) | ("scale3d", [x, y, _]) => (*x, *y),
@@ -125,7 +125,7 @@ fn depth_factor(z: f32) -> f32 {
 }
 
 /// An angle in radians.
-fn angle(input: &mut Parser<'_>, units: Units) -> Parsed<f32> {
+fn angle(input: &mut Parser<'_>, units: Units) -> TransformList<f32> {
     match quantity(input, units)? {
         Quantity::Angle(angle) => Ok(angle.to_radians()),
         Quantity::Number(0.0) => Ok(0.0),

@@ -6,7 +6,7 @@ use super::{colour::Colour, number::Units, transform::Transform};
 
 /// A computed value.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::html) enum CssValue {
+pub(in crate::html) enum ComputedValue {
     /// A keyword, in lower case.
     Keyword(&'static str),
     /// A number, or a length in pixels.

@@ -10,7 +10,7 @@ use crate::html::css::{
     number::{VIEWPORT_HEIGHT, VIEWPORT_WIDTH},
     property::Property as P,
     style::ComputedStyle,
-    value::CssValue,
+    value::ComputedValue,
 };
 
 /// Consecutive spaces that push the text after them out of the viewport.
@@ -86,7 +86,7 @@ impl ElementState {
             page.clips_overflow = true;
             self.clips.push(ClipBox::new(Some(VIEWPORT_WIDTH), Some(VIEWPORT_HEIGHT)));
             for overflow in [P::OverflowX, P::OverflowY] {
-                self.style.set(overflow, CssValue::Keyword("visible"));
+                self.style.set(overflow, ComputedValue::Keyword("visible"));
             }
         }
     }

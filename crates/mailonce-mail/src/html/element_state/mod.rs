@@ -17,7 +17,7 @@ mod text;
 use super::{
     css::{
         colour::Colour, number::VIEWPORT_WIDTH, property::Property as P, style::ComputedStyle, transform::Transform,
-        value::CssValue,
+        value::ComputedValue,
     },
     tree::{HtmlTree, NodeId, ROOT},
 };
@@ -274,7 +274,7 @@ impl ElementState {
     fn transform(&self) -> Transform {
         [P::Transform, P::Scale, P::Rotate, P::Translate].iter().fold(Transform::NONE, |sum, property| {
             match self.style.get(*property) {
-                CssValue::Transform(transform) => sum.then(*transform),
+                ComputedValue::Transform(transform) => sum.then(*transform),
                 _ => sum,
             }
         })

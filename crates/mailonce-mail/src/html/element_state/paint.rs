@@ -4,7 +4,7 @@
 
 use super::{Cover, ElementState, PageState};
 use crate::html::{
-    css::{colour::Colour, property::Property as P, style::ComputedStyle, value::CssValue},
+    css::{colour::Colour, property::Property as P, style::ComputedStyle, value::ComputedValue},
     tree::{HtmlTree, NodeId, ROOT},
 };
 
@@ -66,12 +66,12 @@ impl ElementState {
     }
 
     fn add_images(&mut self, below: &mut Vec<Colour>) {
-        if let CssValue::Image(image) = self.style.get(P::BackgroundImage) {
+        if let ComputedValue::Image(image) = self.style.get(P::BackgroundImage) {
             self.background_unknown |= image.is_embedded;
             let background = below.first().copied().unwrap_or(Colour::WHITE);
             below.extend(image.colours.iter().map(|colour| colour.painted_over(background)));
         }
-        if let CssValue::Shadow(shadow) = self.style.get(P::BoxShadow) {
+        if let ComputedValue::Shadow(shadow) = self.style.get(P::BoxShadow) {
             let background = below.first().copied().unwrap_or(Colour::WHITE);
             below.extend(shadow.inset_colour.map(|colour| colour.painted_over(background)));
         }
@@ -84,7 +84,7 @@ impl ElementState {
         }
         let replaced =
             ["img", "svg", "video", "canvas", "iframe", "object", "embed", "input", "textarea"].contains(&name);
-        let wide_shadow = matches!(self.style.get(P::BoxShadow), CssValue::Shadow(shadow) if shadow.is_wide);
+        let wide_shadow = matches!(self.style.get(P::BoxShadow), ComputedValue::Shadow(shadow) if shadow.is_wide);
         if !(replaced || self.is_painted() || wide_shadow) {
             return;
         }
@@ -124,7 +124,7 @@ impl ElementState {
 }
 
 fn is_painted(style: &ComputedStyle) -> bool {
-    let image = matches!(style.get(P::BackgroundImage), CssValue::Image(image)
+    let image = matches!(style.get(P::BackgroundImage), ComputedValue::Image(image)
         if image.is_embedded || !image.colours.is_empty());
     image || !(style.colour(P::BackgroundColor).alpha <= 0.3)
 }

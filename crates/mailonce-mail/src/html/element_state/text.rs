@@ -10,7 +10,7 @@ use crate::html::css::{
     number::{VIEWPORT_HEIGHT, VIEWPORT_WIDTH},
     property::Property as P,
     style::ComputedStyle,
-    value::CssValue,
+    value::ComputedValue,
     work_budget::WorkBudget,
 };
 
@@ -69,7 +69,7 @@ impl ElementState {
 
     /// Whether a text node in the element is hidden. Adds its space to the clipping boxes.
     pub(in crate::html) fn hides_text(&mut self, text: &str, fonts: &BTreeSet<String>, budget: &WorkBudget) -> bool {
-        let embedded = matches!(self.style.get(P::FontFamily), CssValue::Names(names)
+        let embedded = matches!(self.style.get(P::FontFamily), ComputedValue::Names(names)
             if !fonts.is_empty() && names.iter().inspect(|_| budget.spend(1)).any(|name| fonts.contains(name)));
         self.hides() || self.replaced || embedded || self.only_shown_child.is_some() || self.is_clipped(text)
     }

@@ -45,9 +45,9 @@ impl ControlTables {
     /// exceeded.
     pub(crate) fn move_charges(&mut self, email: &Email, wanted: &[Charge], now: Time) -> Option<Overrun> {
         let moved = ChargeMove::plan(email, &self.recorded_charges(email.id), wanted, now);
-        let exceeded = self.usage_of(email.team, &moved.take).exceeded_later(&moved.take);
+        let exceeded = self.usage_of(email.team, &moved.new_charges).exceeded_later(&moved.new_charges);
         if exceeded.is_none() {
-            self.charge(email.team, email.id, &moved.take);
+            self.charge(email.team, email.id, &moved.new_charges);
             self.refund(email.team, &moved.give_back);
         }
         exceeded

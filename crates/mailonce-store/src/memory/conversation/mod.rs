@@ -74,7 +74,7 @@ impl Tables {
         let thread = self.conversations.thread_of(&message, now);
         let before = message
             .annotations
-            .turn
+            .progress
             .answered_by(&new_reply.slot)
             .and_then(|id| self.outbound.effective_version(team, id));
         let person = new_reply
@@ -110,7 +110,7 @@ impl Tables {
             let next = |id: &EmailId| self.outbound.emails.get(id).and_then(|email| email.resent_as);
             std::iter::successors(Some(first), next).any(|id| id == email.id)
         };
-        message.annotations.turn.answers.iter().any(|(_, first)| is_version(*first))
+        message.annotations.progress.answers.iter().any(|(_, first)| is_version(*first))
     }
 
     /// Updates the state of the message that an email replies to, after the email changed.
@@ -129,7 +129,7 @@ impl Tables {
             }
         }
         let answers: Vec<_> =
-            message.annotations.turn.replies().map(|id| self.outbound.effective_version(after.team, id)).collect();
+            message.annotations.progress.replies().map(|id| self.outbound.effective_version(after.team, id)).collect();
         if let Some(event) = reply_guards::reassess_message(&mut message, &answers, after.id, now) {
             self.events.log.entry(after.team).or_default().push(event);
             self.inbound.messages.insert(message.id, message);
@@ -142,7 +142,7 @@ impl Tables {
         Comparison { fingerprint, window_ms }: Comparison<'_>,
         now: Time,
     ) -> Option<&Email> {
-        let latest = self.conversations.recent_fingerprints.get(&(team, fingerprint.pair))?;
+        let latest = self.conversations.recent_fingerprints.get(&(team, fingerprint.correspondents_hash))?;
         latest
             .iter()
             .rev()
@@ -270,7 +270,7 @@ impl ConversationTables {
     }
 
     pub(crate) fn remember_fingerprint(&mut self, fingerprint: ContentFingerprint, email: &Email, now: Time) {
-        let latest = self.recent_fingerprints.entry((email.team, fingerprint.pair)).or_default();
+        let latest = self.recent_fingerprints.entry((email.team, fingerprint.correspondents_hash)).or_default();
         latest.retain(|(at, ..)| now.since(*at) < content_guard::MAX_IDENTICAL_WINDOW_MS);
         latest.push((now, email.id, fingerprint));
     }

@@ -298,20 +298,20 @@ impl EventTables {
         let mut lagging = self.lagging_endpoints();
         lagging.truncate(limits::FAN_OUT_ENDPOINTS);
         let share = (max / lagging.len().max(1)).max(1);
-        let mut spread = FanOutCounts::default();
+        let mut counts = FanOutCounts::default();
         for mut endpoint in lagging {
             let events: Vec<Event> = self.events_after(endpoint.team, endpoint.cursor).take(share).collect();
             for event in &events {
                 endpoint.cursor = event.seq;
-                spread.events_read += 1;
-                spread.notices_created +=
+                counts.events_read += 1;
+                counts.notices_created +=
                     usize::from(endpoint.wants(event) && self.webhooks.create_notice(&endpoint, event, now));
             }
             self.webhooks.fanned_out_at.insert(endpoint.id, now);
             self.save_endpoint(&endpoint, None);
         }
-        spread.has_more = !self.lagging_endpoints().is_empty();
-        spread
+        counts.has_more = !self.lagging_endpoints().is_empty();
+        counts
     }
 
     pub(crate) fn lease_notices(

@@ -81,7 +81,7 @@ impl Tables {
         if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
             return answer;
         }
-        let acted = self.apply_action_once(team, id, act, now);
+        let acted = self.apply_unless_known(team, id, act, now);
         if let (Some(operation), HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = (operation, &acted) {
             self.outbound.bind_operation(operation);
         }
@@ -92,12 +92,12 @@ impl Tables {
     }
 
     /// Applies an action, unless it records evidence that is recorded already.
-    fn apply_action_once(&mut self, team: TeamId, id: EmailId, act: &HandoffAction, now: Time) -> HandoffActionResult {
+    fn apply_unless_known(&mut self, team: TeamId, id: EmailId, act: &HandoffAction, now: Time) -> HandoffActionResult {
         let anybody = self.outbound.emails.get(&id).filter(|_| mutant!("act-of-any-team")).cloned();
         let Some(mut email) = anybody.or_else(|| self.outbound.email_of_team(team, id)) else {
             return HandoffActionResult::Missing;
         };
-        let known = self.handoffs.evidence.get(&id).into_iter().flatten().filter_map(|fact| fact.once.as_deref());
+        let known = self.handoffs.evidence.get(&id).into_iter().flatten().filter_map(|fact| fact.dedup_key.as_deref());
         if !mutant!("facts-count-twice")
             && act.dedup_key().is_some_and(|once| known.into_iter().any(|known| known == once))
         {
@@ -195,7 +195,7 @@ impl Tables {
         recovered.notices = self.events.webhooks.reclaim_notices(alive, max, now);
         for (team, id, number, holder) in left {
             if let HandoffActionResult::Applied(HandoffActionStatus::Done, email) =
-                self.apply_action_once(team, id, &HandoffAction::Crash { number, holder }, now)
+                self.apply_unless_known(team, id, &HandoffAction::Crash { number, holder }, now)
             {
                 recovered.count_handoff(&email, number);
                 changed.push(email);

@@ -165,13 +165,13 @@ impl InboundTables {
         };
         // A waiting delivery of a removed inbox is still processed: a worker refuses it, so that the refusal is
         // recorded.
-        let homeless = |delivery: &Delivery| {
+        let is_of_removed_inbox = |delivery: &Delivery| {
             let inbox = delivery.target.inbox().filter(|_| delivery.state != DeliveryState::Waiting);
             inbox.is_some_and(|inbox| self.removed_inboxes.contains_key(&inbox))
         };
         let all = || self.deliveries.values().map(|kept| &kept.delivery);
         let mut gone: Vec<DeliveryId> = all().filter(|one| old(one)).map(|one| one.id).collect();
-        gone.extend(all().filter(|one| !old(one) && homeless(one)).map(|one| one.id));
+        gone.extend(all().filter(|one| !old(one) && is_of_removed_inbox(one)).map(|one| one.id));
         gone.truncate(max);
         for id in &gone {
             let raw = self.deliveries.remove(id).and_then(|kept| kept.raw);

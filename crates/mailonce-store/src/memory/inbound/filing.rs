@@ -39,8 +39,8 @@ impl Tables {
             self.finish_delivery(&delivery, now);
             return FileMessageResult::AlreadyFinished;
         };
-        let novelty = message.check_duplicate(&self.inbound.known_messages(inbox, &message));
-        if let (DuplicateCheck::Duplicate(id, why), false) = (novelty, mutant!("message-unrecognised")) {
+        let duplicate_check = message.check_duplicate(&self.inbound.known_messages(inbox, &message));
+        if let (DuplicateCheck::Duplicate(id, why), false) = (duplicate_check, mutant!("message-unrecognised")) {
             delivery.mark_known_message(id, why);
             self.finish_delivery(&delivery, now);
             return FileMessageResult::Duplicate(id, why);
@@ -58,7 +58,7 @@ impl Tables {
             latest_seq: seq,
             thread,
             existing_thread: row,
-            is_message_id_reused: novelty == DuplicateCheck::MessageIdReused,
+            is_message_id_reused: duplicate_check == DuplicateCheck::MessageIdReused,
             known_artifacts: known,
         };
         let filing = message.file(&mut delivery, context, now);

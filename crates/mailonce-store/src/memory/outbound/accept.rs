@@ -8,7 +8,9 @@ use mailonce_core::{
     operation::{IdempotentResult, KeyedOperation, OperationDecision},
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
-        accept_decision::{AcceptDecision, AcceptReader, FirstSend, NextVersion, Resend, batch::check_batch, decide},
+        accept_decision::{
+            AcceptDecision, AcceptReader, FirstSend, NextVersion, ResendDecision, batch::check_batch, decide,
+        },
         content_guard::Comparison,
         email::Email,
         email_commands::EmailResendResult,
@@ -62,7 +64,7 @@ impl Tables {
         let fingerprints: Vec<_> = new_email.guard_input.fingerprints().cloned().collect();
         let key = new_email.key;
         let (email, body) = new_email.into_email(&first, now);
-        self.outbound.bind(&email, key, &first.occupies);
+        self.outbound.bind(&email, key, &first.shadow_keys);
         self.outbound.bodies.insert(email.id, body.to_vec());
         self.reserve_id(email.id.0);
         self.save_email(&email, email.accepted_event());
@@ -87,7 +89,7 @@ impl Tables {
             return answer;
         }
         let next = previous.resent_as.and_then(|id| self.outbound.email_of_team(new_email.team, id));
-        let answer = match Resend::prepare(previous, next, new_email.guard_input.cancels_previous, now) {
+        let answer = match ResendDecision::prepare(previous, next, new_email.guard_input.cancels_previous, now) {
             ControlFlow::Continue(resend) => self.accept_next_version(resend, new_email, now),
             ControlFlow::Break(answer) => IdempotentResult::Done(answer),
         };
@@ -101,7 +103,7 @@ impl Tables {
 
     fn accept_next_version(
         &mut self,
-        mut resend: Resend,
+        mut resend: ResendDecision,
         new_email: NewEmail,
         now: Time,
     ) -> IdempotentResult<EmailResendResult> {
@@ -204,9 +206,9 @@ impl AcceptReader for Tables {
         Ok((bind_number, self.outbound.key_binding(team, key, now)))
     }
 
-    fn occupant(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Infallible> {
-        let occupant = self.outbound.keys.get(&(team, key)).and_then(|row| row.slot);
-        Ok(occupant.and_then(|id| self.outbound.emails.get(&id)).map(Cow::Borrowed))
+    fn email_with_shadow_key(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Infallible> {
+        let email_with_shadow_key = self.outbound.keys.get(&(team, key)).and_then(|row| row.slot);
+        Ok(email_with_shadow_key.and_then(|id| self.outbound.emails.get(&id)).map(Cow::Borrowed))
     }
 
     fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> Result<u64, Infallible> {

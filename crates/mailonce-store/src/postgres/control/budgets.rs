@@ -133,7 +133,7 @@ pub(crate) async fn give_back(tx: &Transaction<'_>, work: &mut UnitOfWork, email
     let counters = given_back.iter().map(|(team, record)| ((*team, record.counter()), record.ends_at)).collect();
     lock_counters(tx, work, &counters).await?;
     for (team, record) in given_back {
-        let moved = ChargeMove { take: Vec::new(), give_back: vec![record] };
+        let moved = ChargeMove { new_charges: Vec::new(), give_back: vec![record] };
         work.budgets.teams.entry(team).or_default().apply(&moved);
         work.budgets.changed.insert((team, record.counter()));
     }
@@ -166,11 +166,11 @@ pub(crate) async fn move_charges(
         recorded.push(read_recorded_charge(&row)?);
     }
     let moved = ChargeMove::plan(email, &recorded, wanted, now);
-    let taken = moved.take.iter().map(|charge| (charge.counter(), charge.ends_at));
+    let taken = moved.new_charges.iter().map(|charge| (charge.counter(), charge.ends_at));
     let given_back = moved.give_back.iter().map(|record| (record.counter(), record.ends_at));
     let counters = taken.chain(given_back).map(|(counter, ends_at)| ((email.team, counter), ends_at)).collect();
     lock_counters(tx, work, &counters).await?;
-    let exceeded = work.budgets.teams.get(&email.team).and_then(|usage| usage.exceeded_later(&moved.take));
+    let exceeded = work.budgets.teams.get(&email.team).and_then(|usage| usage.exceeded_later(&moved.new_charges));
     if exceeded.is_none() {
         work.budgets.apply(email, &moved);
     }

@@ -117,7 +117,7 @@ async fn erase_email(shared: &SharedState, eraser: &AddressEraser, id: EmailId) 
         let mut fact: Evidence = read_json(row.try_get(1)?, "evidence")?;
         fact.erase(eraser);
         let number: i64 = row.try_get(0)?;
-        execute(&tx, SAVE_EVIDENCE, &[&team.0, &id.0, &number, &fact.once, &write_json(&fact)?]).await?;
+        execute(&tx, SAVE_EVIDENCE, &[&team.0, &id.0, &number, &fact.dedup_key, &write_json(&fact)?]).await?;
     }
     erase_subject_of_thread(&tx, team, email.head.thread).await?;
     query_rows(&tx, LOCK_SEARCH, &[&team.0]).await?;

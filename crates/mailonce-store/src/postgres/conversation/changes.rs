@@ -133,7 +133,7 @@ impl ConversationChanges {
         let state: Vec<&str> = all().map(|message| message.state.as_str()).collect();
         let marks = all().map(|message| write_json(&message.annotations)).collect::<TxResult<Vec<String>>>()?;
         let not_before: Vec<Option<i64>> =
-            all().map(|message| message.annotations.turn.not_before.map(|at| at.0)).collect();
+            all().map(|message| message.annotations.progress.not_before.map(|at| at.0)).collect();
         execute(tx, CHANGE_MESSAGES, &[&team, &id, &rev, &state, &marks, &not_before]).await.map(drop)
     }
 }

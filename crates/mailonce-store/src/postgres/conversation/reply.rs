@@ -56,7 +56,7 @@ async fn load_reply_context(
 ) -> TxResult<Option<reply_guards::ReplyContext>> {
     let team = new_reply.email.team;
     let Some((message, thread)) = lock_message_and_thread(tx, team, new_reply.message).await? else { return Ok(None) };
-    let before = match message.annotations.turn.answered_by(&new_reply.slot) {
+    let before = match message.annotations.progress.answered_by(&new_reply.slot) {
         Some(id) => effective_version(tx, work, team, id).await?,
         None => None,
     };
@@ -97,7 +97,7 @@ async fn effective_version(
 pub(crate) async fn is_current_reply(tx: &Transaction<'_>, work: &mut UnitOfWork, email: &Email) -> TxResult<bool> {
     let Some(id) = email.head.answers else { return Ok(true) };
     let Some((message, _)) = lock_message_and_thread(tx, email.team, id).await? else { return Ok(true) };
-    for (_, first) in &message.annotations.turn.answers {
+    for (_, first) in &message.annotations.progress.answers {
         let mut version = Some(*first);
         while let Some(id) = version {
             if id == email.id {
@@ -130,7 +130,7 @@ pub(crate) async fn update_message_progress(
         }
     }
     let mut answers = Vec::new();
-    for id in message.annotations.turn.replies().collect::<Vec<_>>() {
+    for id in message.annotations.progress.replies().collect::<Vec<_>>() {
         answers.push(effective_version(tx, work, after.team, id).await?);
     }
     if let Some(event) = reply_guards::reassess_message(&mut message, &answers, after.id, now) {
@@ -182,11 +182,11 @@ fn save_reply_effects(
     let before = context.recipient_tally.clone();
     let events = new_reply.apply(context, &email, now);
     work.events.extend(events.into_iter().map(|event| (team, event)));
-    let talk = &mut work.conversations;
-    talk.messages.insert(context.message.id, context.message.clone());
-    talk.threads.insert(context.thread.id, context.thread.clone());
-    talk.joined_emails.push((team, context.thread.id, email.id));
+    let conversations = &mut work.conversations;
+    conversations.messages.insert(context.message.id, context.message.clone());
+    conversations.threads.insert(context.thread.id, context.thread.clone());
+    conversations.joined_emails.push((team, context.thread.id, email.id));
     let counted = new_reply.recipient_hash.filter(|_| context.recipient_tally != before);
-    talk.tally = counted.map(|person| (team, person, context.recipient_tally.clone(), now));
+    conversations.tally = counted.map(|person| (team, person, context.recipient_tally.clone(), now));
     ReplyResult::First(email, context.thread.clone())
 }

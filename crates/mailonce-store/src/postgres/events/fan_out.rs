@@ -53,17 +53,17 @@ pub(crate) async fn fan_out(shared: &SharedState, max: usize, now: Time) -> TxRe
     let lagging =
         read_all(&query_rows(&tx, LAGGING_ENDPOINTS, &[&(limits::FAN_OUT_ENDPOINTS as i64)]).await?, read_endpoint)?;
     let each = (max / lagging.len().max(1)).max(1);
-    let mut spread = FanOutCounts::default();
+    let mut counts = FanOutCounts::default();
     for endpoint in &lagging {
         let events = shared.events_after(&tx, endpoint.team, endpoint.cursor, each).await?;
-        spread.events_read += events.len();
-        spread.notices_created += create_notices(&tx, endpoint, &events, now).await?;
+        counts.events_read += events.len();
+        counts.notices_created += create_notices(&tx, endpoint, &events, now).await?;
         let last = events.last().map_or(endpoint.cursor, |event| event.seq);
         execute(&tx, ADVANCE_CURSOR, &[&endpoint.team.0, &endpoint.id.0, &(last as i64), &now.0]).await?;
     }
-    spread.has_more = !query_rows(&tx, ANY_LAGGING, &[]).await?.is_empty();
+    counts.has_more = !query_rows(&tx, ANY_LAGGING, &[]).await?.is_empty();
     shared.commit(tx, 1).await?;
-    Ok(spread)
+    Ok(counts)
 }
 
 /// Creates an endpoint's notices for these events. Returns how many were not pending before.

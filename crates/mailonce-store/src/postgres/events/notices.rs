@@ -348,7 +348,8 @@ pub(crate) async fn reclaim_notices(
 /// highest id of a deleted endpoint.
 pub(crate) async fn sweep_notices(tx: &Transaction<'_>, max: usize, now: Time) -> TxResult<(usize, Option<Uuid>)> {
     let old = execute(tx, DROP_OLD, &[&now.0, &(max as i64)]).await? as usize;
-    let homeless = execute(tx, DROP_OF_REMOVED_ENDPOINTS, &[&(max.saturating_sub(old) as i64)]).await? as usize;
+    let from_removed_endpoints =
+        execute(tx, DROP_OF_REMOVED_ENDPOINTS, &[&(max.saturating_sub(old) as i64)]).await? as usize;
     let gone = query_rows(tx, DROP_REMOVED_ENDPOINTS, &[]).await?;
-    Ok((old + homeless, gone.first().map(|row| row.try_get(0)).transpose()?))
+    Ok((old + from_removed_endpoints, gone.first().map(|row| row.try_get(0)).transpose()?))
 }

@@ -107,16 +107,16 @@ impl BatchedCall for FileCall {
 async fn file_all(shared: &SharedState, all: &[FileCall]) -> TxResult<Vec<FileMessageResult>> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
-    let mut cabinet = FilingBatch::load_batch(&tx, all).await?;
-    let answers: Vec<FileMessageResult> = all.iter().map(|filing| cabinet.decide_filing(filing)).collect();
-    if cabinet.finished.is_empty() {
+    let mut batch = FilingBatch::load_batch(&tx, all).await?;
+    let answers: Vec<FileMessageResult> = all.iter().map(|filing| batch.decide_filing(filing)).collect();
+    if batch.finished.is_empty() {
         tx.rollback().await?;
         return Ok(answers);
     }
-    let filed: BTreeSet<InboxId> = cabinet.messages.iter().map(|(message, _, _)| message.inbox).collect();
+    let filed: BTreeSet<InboxId> = batch.messages.iter().map(|(message, _, _)| message.inbox).collect();
     let hints: Vec<InboundWakeUp> = filed.into_iter().map(InboundWakeUp::MessageFiled).collect();
     let now = all.iter().map(|filing| filing.now).max().unwrap_or_default();
-    cabinet.write(&tx, &shared.wake_up_bus.encode(&hints), now).await?;
+    batch.write(&tx, &shared.wake_up_bus.encode(&hints), now).await?;
     let committed = shared.commit(tx, all.len()).await;
     // After an unconfirmed commit the message may be filed, so wake up waiters in any case.
     shared.wake_up_bus.notify_local(&hints);
@@ -126,19 +126,19 @@ async fn file_all(shared: &SharedState, all: &[FileCall]) -> TxResult<Vec<FileMe
 impl FilingBatch {
     /// Locks deliveries and inboxes, and loads the messages, threads and artifacts that these messages may match.
     async fn load_batch(tx: &Transaction<'_>, all: &[FileCall]) -> TxResult<Self> {
-        let mut cabinet = Self::default();
+        let mut batch = Self::default();
         let places: BTreeSet<DeliveryRef> = all.iter().map(|filing| (filing.team, filing.delivery)).collect();
         let (teams, ids): (Vec<Uuid>, Vec<Uuid>) = places.iter().map(|(team, id)| (team.0, id.0)).unzip();
         for row in query_rows(tx, LOCK_DELIVERIES, &[&teams, &ids]).await? {
             let delivery = read_delivery(&row)?;
-            cabinet.deliveries.insert((delivery.team, delivery.id), (delivery, row.try_get(DELIVERY_COLUMNS)?));
+            batch.deliveries.insert((delivery.team, delivery.id), (delivery, row.try_get(DELIVERY_COLUMNS)?));
         }
         let waiting: Vec<(InboxId, &FileCall)> =
-            all.iter().filter_map(|filing| Some((cabinet.waiting_inbox(filing)?, filing))).collect();
+            all.iter().filter_map(|filing| Some((batch.waiting_inbox(filing)?, filing))).collect();
         if !waiting.is_empty() {
-            cabinet.load_inboxes(tx, &waiting).await?;
+            batch.load_inboxes(tx, &waiting).await?;
         }
-        Ok(cabinet)
+        Ok(batch)
     }
 
     /// The inbox of a filing, while its delivery is waiting.

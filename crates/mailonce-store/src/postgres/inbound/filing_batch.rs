@@ -80,13 +80,13 @@ impl FilingBatch {
             .known_messages
             .get(&message_identity(inbox, message.message_id_hash, message.content_hash))
             .map_or(&[][..], Vec::as_slice);
-        let novelty = message.check_duplicate(known);
-        if let DuplicateCheck::Duplicate(id, why) = novelty {
+        let duplicate_check = message.check_duplicate(known);
+        if let DuplicateCheck::Duplicate(id, why) = duplicate_check {
             delivery.mark_known_message(id, why);
             self.finish_delivery(place, delivery, filing.now);
             return FileMessageResult::Duplicate(id, why);
         }
-        let reused = novelty == DuplicateCheck::MessageIdReused;
+        let reused = duplicate_check == DuplicateCheck::MessageIdReused;
         self.file_new(
             filing,
             delivery,

@@ -94,12 +94,12 @@ pub(crate) async fn sweep_inbound(tx: &Transaction<'_>, max: usize, now: Time) -
     let mut gone = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<TxResult<Vec<Uuid>>>()?;
     execute(tx, DROP_KEYS, &[&now.0, &KEYS_PER_SWEEP]).await?;
     let suppressed = gone.len();
-    let homeless = empty_removed_inboxes(tx, max - suppressed.min(max), now, &mut gone).await?;
+    let from_removed_inboxes = empty_removed_inboxes(tx, max - suppressed.min(max), now, &mut gone).await?;
     // Ids must never be reused, even after all their rows are deleted.
     if let Some(highest) = gone.into_iter().map(ordered_bits).max() {
         execute(tx, SAVE_LAST_ID, &[&highest]).await?;
     }
-    Ok(suppressed + homeless)
+    Ok(suppressed + from_removed_inboxes)
 }
 
 /// Deletes rows of removed inboxes, up to a limit. Returns how many deliveries were deleted; adds all deleted ids to

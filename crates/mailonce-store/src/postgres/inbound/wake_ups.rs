@@ -55,17 +55,17 @@ impl WakeUpBus {
     /// Encodes wake-ups as notification payloads for other nodes.
     pub(crate) fn encode(&self, hints: &[InboundWakeUp]) -> Vec<String> {
         let from = self.listen_session_pid.load(Ordering::SeqCst);
-        let letter = |hint: &InboundWakeUp| match hint {
+        let payload = |hint: &InboundWakeUp| match hint {
             InboundWakeUp::MessageFiled(inbox) => format!("{from} filed {inbox}"),
             InboundWakeUp::DeliveryWaiting => format!("{from} waiting"),
         };
-        hints.iter().map(letter).collect()
+        hints.iter().map(payload).collect()
     }
 
     /// Delivers a notification from another node. A payload that cannot be parsed is from a newer version and is
     /// ignored.
-    fn deliver_remote(&self, letter: &str) {
-        let mut words = letter.split(' ');
+    fn deliver_remote(&self, payload: &str) {
+        let mut words = payload.split(' ');
         let from = words.next().and_then(|word| word.parse::<i32>().ok());
         let hint = match (words.next(), words.next().map(str::parse::<uuid::Uuid>)) {
             (Some("filed"), Some(Ok(inbox))) => InboundWakeUp::MessageFiled(InboxId(inbox)),
@@ -87,9 +87,9 @@ pub(crate) struct ListenSession {
 impl SharedState {
     /// Opens a `LISTEN` session.
     pub(crate) async fn open_listen_session(&self) -> TxResult<ListenSession> {
-        let ears = self.wake_up_bus.clone();
+        let bus = self.wake_up_bus.clone();
         let (client, driver) =
-            self.connections.open_listener(Arc::new(move |letter: &str| ears.deliver_remote(letter))).await?;
+            self.connections.open_listener(Arc::new(move |payload: &str| bus.deliver_remote(payload))).await?;
         client.batch_execute(LISTEN).await?;
         self.wake_up_bus
             .listen_session_pid

@@ -42,7 +42,7 @@ pub(crate) async fn lock_recent_content<'a>(
     new_emails: impl Iterator<Item = &'a NewEmail> + Send,
 ) -> TxResult<()> {
     let pairs: BTreeSet<ContactPair> = new_emails
-        .flat_map(|new_email| new_email.guard_input.fingerprints().map(|one| (new_email.team, one.pair)))
+        .flat_map(|new_email| new_email.guard_input.fingerprints().map(|one| (new_email.team, one.correspondents_hash)))
         .collect();
     if pairs.is_empty() {
         return Ok(());
@@ -68,7 +68,7 @@ impl UnitOfWork {
         Comparison { fingerprint, window_ms }: Comparison<'_>,
         now: Time,
     ) -> Option<&Email> {
-        let recent = self.conversations.recent_content.get(&(team, fingerprint.pair))?;
+        let recent = self.conversations.recent_content.get(&(team, fingerprint.correspondents_hash))?;
         recent
             .latest
             .iter()
@@ -87,7 +87,7 @@ impl UnitOfWork {
         email: EmailId,
         now: Time,
     ) {
-        let recent = self.conversations.recent_content.entry((team, fingerprint.pair)).or_default();
+        let recent = self.conversations.recent_content.entry((team, fingerprint.correspondents_hash)).or_default();
         recent.latest.retain(|(at, ..)| now.since(*at) < MAX_IDENTICAL_WINDOW_MS);
         recent.latest.push((now, email, fingerprint));
         let over = recent.latest.len().saturating_sub(MAX_COMPARED);

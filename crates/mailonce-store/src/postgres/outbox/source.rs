@@ -13,7 +13,7 @@ use super::{
 
 /// A table to read, and which of its rows.
 #[derive(Clone, Debug)]
-pub struct NewSource {
+pub struct NewOutboxTable {
     /// Its name, with or without its schema.
     pub table: String,
     /// The values of its column `type` whose rows are emails.
@@ -45,7 +45,7 @@ fn refuse<T>(why: impl Into<String>) -> Result<T> {
 impl OutboxSchema {
     /// Makes the outbox read a table, in one transaction. The same table again may add types. Rows that the table has
     /// already are skipped unless they are asked for. Returns how many were skipped.
-    pub async fn read_table(&mut self, new: &NewSource) -> Result<u64> {
+    pub async fn read_table(&mut self, new: &NewOutboxTable) -> Result<u64> {
         let schema = self.schema.clone();
         let tx = self.client.transaction().await.map_err(|error| failed(&error))?;
         let table = find_table(&tx, &new.table).await?;

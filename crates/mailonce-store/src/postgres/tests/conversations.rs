@@ -128,7 +128,7 @@ async fn work_until_done(node: Arc<Postgres>, a: InboxId, holder: String, desk: 
             assert_eq!(before, None, "{thread} is with two at a time");
             tokio::task::yield_now().await;
             let token = tokens[offer.token_index].clone();
-            let again = round % 3 == 0 && offer.message.annotations.turn.offers == 1;
+            let again = round % 3 == 0 && offer.message.annotations.progress.offers == 1;
             if !again {
                 let new_reply = NewReply {
                     lease_token_hash: Some(token.clone()),

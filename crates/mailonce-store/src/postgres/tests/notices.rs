@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     events::{
-        endpoint::{Endpoint, EndpointConfig, EndpointStart, EventTypeFilter},
+        endpoint::{Endpoint, EndpointConfig, EndpointStart, EventTypePattern},
         event::{Event, EventKind, NewEvent},
         notice::{LeasedNotice, Notice, NoticeAttempt, NoticeOutcome, NoticeQuery, NoticeState, WebhookVerdict},
     },
@@ -119,14 +119,14 @@ async fn create_endpoint(node: &Postgres) -> Endpoint {
     let about = EndpointConfig {
         url: "https://receiver.test/".into(),
         description: String::new(),
-        events: vec![EventTypeFilter::parse("*").unwrap()],
+        events: vec![EventTypePattern::parse("*").unwrap()],
         inboxes: Vec::new(),
         secrets: Vec::new(),
         headers: BTreeMap::new(),
         rate_per_s: None,
         version: "2026-11-15".into(),
-        bodies: false,
-        tongue: None,
+        include_text: false,
+        dialect: None,
         changed_at: None,
     };
     let endpoint = Endpoint::new(EndpointId(new_email(None).id.0), TEAM, about, NOW);
@@ -206,9 +206,9 @@ async fn who_leaves_the_line_waits_for_who_gets_in() {
 async fn deliver_all(node: Arc<Postgres>, endpoint: Endpoint, n: u128, told: Arc<Mutex<Vec<Notice>>>) {
     let mut idle = 0;
     while idle < 20 {
-        let spread = node.fan_out(16, NOW).await.unwrap();
+        let counts = node.fan_out(16, NOW).await.unwrap();
         let owed = node.lease_notices(TEAM, endpoint.id, NodeId(Uuid::from_u128(n)), 8, NOW).await.unwrap();
-        idle = if owed.is_empty() && spread.notices_created == 0 { idle + 1 } else { 0 };
+        idle = if owed.is_empty() && counts.notices_created == 0 { idle + 1 } else { 0 };
         for owed in owed {
             told.lock().unwrap().push(owed.notice.clone());
             node.record_notice_outcome(delivered_outcome(&owed.notice), NOW).await.unwrap();

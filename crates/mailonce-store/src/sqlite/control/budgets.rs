@@ -72,10 +72,10 @@ pub(crate) fn move_charges(
         return Ok(None);
     }
     let moved = ChargeMove::plan(email, &recorded_charges(ledger, email)?, wanted, now);
-    if let Some(exceeded) = usage(ledger, team, &moved.take)?.exceeded_later(&moved.take) {
+    if let Some(exceeded) = usage(ledger, team, &moved.new_charges)?.exceeded_later(&moved.new_charges) {
         return Ok(Some(exceeded));
     }
-    charge(ledger, team, email, &moved.take)?;
+    charge(ledger, team, email, &moved.new_charges)?;
     refund(ledger, team, &moved.give_back)?;
     Ok(None)
 }

@@ -118,7 +118,7 @@ fn erase_history(ledger: &WriteSession<'_>, eraser: &AddressEraser, bits: i64) -
     for (number, fact) in facts {
         let mut fact: Evidence = serde_json::from_str(&fact).map_err(|_json| rows::corrupt_row("evidence"))?;
         fact.erase(eraser);
-        ledger.execute(SAVE_EVIDENCE, params![bits, number, fact.once, to_json(&fact)?])?;
+        ledger.execute(SAVE_EVIDENCE, params![bits, number, fact.dedup_key, to_json(&fact)?])?;
     }
     Ok(())
 }

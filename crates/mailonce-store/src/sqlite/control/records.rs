@@ -96,13 +96,13 @@ pub(crate) fn create(
     record: &Record,
     operation: Option<&KeyedOperation>,
 ) -> Result<IdempotentResult<CreateRecordResult>> {
-    let shelf = record_scope(ledger, record.team, record.kind).ok_or_else(|| unknown_team_error(record.team))?;
+    let scope = record_scope(ledger, record.team, record.kind).ok_or_else(|| unknown_team_error(record.team))?;
     if let Some(operation) = operation
         && let Some(answer) = key_bindings::find_replay(ledger, operation, record.created_at)?
     {
         return Ok(answer);
     }
-    if let Some(taken) = shelf.by_name(ledger.conn, &record.name)? {
+    if let Some(taken) = scope.by_name(ledger.conn, &record.name)? {
         // The same id: this call is a retry.
         let again = taken.id == record.id;
         return Ok(IdempotentResult::Done(if again {
@@ -113,14 +113,14 @@ pub(crate) fn create(
     }
     let Record { id, kind, name, rev, created_at, json: about, .. } = record;
     let made =
-        ledger.execute(INSERT, params![id.as_bytes(), shelf.number, kind.as_str(), name, rev, created_at.0, about])?;
+        ledger.execute(INSERT, params![id.as_bytes(), scope.number, kind.as_str(), name, rev, created_at.0, about])?;
     if made != 1 {
         return Err(corrupt_row("the id of a new record is taken"));
     }
     if let Some(operation) = operation {
         key_bindings::bind_operation(ledger, operation)?;
     }
-    record.to_event(None, record.created_at).iter().for_each(|event| ledger.emit(shelf.number, event));
+    record.to_event(None, record.created_at).iter().for_each(|event| ledger.emit(scope.number, event));
     audit::record_act(ledger, Act::of_record(None, Some(record)), record.created_at)?;
     Ok(IdempotentResult::Done(CreateRecordResult::Created(record.clone())))
 }
@@ -132,7 +132,7 @@ pub(crate) fn change(
     operation: Option<&KeyedOperation>,
     now: Time,
 ) -> Result<IdempotentResult<RecordChangeResult>> {
-    let Some(shelf) = record_scope(ledger, edit.team, edit.kind) else {
+    let Some(scope) = record_scope(ledger, edit.team, edit.kind) else {
         return Ok(IdempotentResult::Done(RecordChangeResult::Missing));
     };
     if let Some(operation) = operation
@@ -140,7 +140,7 @@ pub(crate) fn change(
     {
         return Ok(answer);
     }
-    let Some(mut record) = shelf.by_id(ledger.conn, edit.id)? else {
+    let Some(mut record) = scope.by_id(ledger.conn, edit.id)? else {
         return Ok(IdempotentResult::Done(RecordChangeResult::Missing));
     };
     if record.rev != edit.rev {
@@ -153,7 +153,7 @@ pub(crate) fn change(
     let before = record.clone();
     record.rev += 1;
     record.json = edit.json;
-    record.to_event(Some(&before), now).iter().for_each(|event| ledger.emit(shelf.number, event));
+    record.to_event(Some(&before), now).iter().for_each(|event| ledger.emit(scope.number, event));
     audit::record_act(ledger, Act::of_record(Some(&before), Some(&record)), now)?;
     Ok(IdempotentResult::Done(RecordChangeResult::Changed(record)))
 }
@@ -165,8 +165,8 @@ pub(crate) fn remove(
     kind: RecordKind,
     id: Uuid,
 ) -> Result<Option<Record>> {
-    let Some(shelf) = record_scope(ledger, team, kind) else { return Ok(None) };
-    let found = shelf.by_id(ledger.conn, id)?;
+    let Some(scope) = record_scope(ledger, team, kind) else { return Ok(None) };
+    let found = scope.by_id(ledger.conn, id)?;
     if found.is_some() {
         ledger.execute(REMOVE, [id.as_bytes()])?;
         let now = ledger.time.commit_time(Time(0));

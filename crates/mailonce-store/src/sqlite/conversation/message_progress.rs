@@ -40,7 +40,7 @@ pub(super) fn effective_version(
 pub(crate) fn is_current_reply(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<bool> {
     let Some(id) = email.head.answers else { return Ok(true) };
     let Some(message) = messages::by_id(ledger.conn, email.team, team, id)? else { return Ok(true) };
-    for (_, first) in &message.annotations.turn.answers {
+    for (_, first) in &message.annotations.progress.answers {
         let mut version = Some(*first);
         while let Some(id) = version {
             if id == email.id {
@@ -72,7 +72,7 @@ pub(crate) fn update_message_progress(
             ledger.execute(SAVE_TALLY, params![team, person, now.0, to_json(&answered)?])?;
         }
     }
-    let replies = message.annotations.turn.replies().map(|id| effective_version(ledger, (after.team, team), id));
+    let replies = message.annotations.progress.replies().map(|id| effective_version(ledger, (after.team, team), id));
     let answers = replies.collect::<Result<Vec<_>>>()?;
     if let Some(event) = reply_guards::reassess_message(&mut message, &answers, after.id, now) {
         messages::save(ledger, &message)?;

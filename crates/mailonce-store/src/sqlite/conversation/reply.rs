@@ -67,7 +67,7 @@ fn load_reply_context(
     let id = new_reply.email.team;
     let Some(message) = messages::by_id(ledger.conn, id, team, new_reply.message)? else { return Ok(None) };
     let thread = threads::of_message(ledger.conn, team, &message, now)?;
-    let taken = message.annotations.turn.answered_by(&new_reply.slot);
+    let taken = message.annotations.progress.answered_by(&new_reply.slot);
     let before = taken.map(|email| effective_version(ledger, (id, team), email)).transpose()?.flatten();
     let person =
         new_reply.recipient_hash.map(|person| load_tally(ledger, team, person)).transpose()?.unwrap_or_default();

@@ -48,7 +48,7 @@ pub(crate) fn plan_fan_out(conn: &Connection, teams: &TeamNumberMap, max: usize)
 
 /// Creates the notices and advances the cursors.
 pub(crate) fn fan_out(ledger: &WriteSession<'_>, shares: &[FanOutBatch], now: Time) -> Result<FanOutCounts> {
-    let mut spread = FanOutCounts::default();
+    let mut counts = FanOutCounts::default();
     for share in shares {
         let FanOutBatch { endpoint, team, events_read: read, last_seq: last, matching_events: wanted } = share;
         let seen = params![
@@ -63,13 +63,13 @@ pub(crate) fn fan_out(ledger: &WriteSession<'_>, shares: &[FanOutBatch], now: Ti
         if ledger.execute(ADVANCE_CURSOR, seen)? == 0 {
             continue;
         }
-        spread.events_read += read;
+        counts.events_read += read;
         for event in wanted {
-            spread.notices_created += usize::from(create_notice(ledger, *team, endpoint, event, now)?);
+            counts.notices_created += usize::from(create_notice(ledger, *team, endpoint, event, now)?);
         }
     }
-    spread.has_more = !endpoints::lagging(ledger.conn, 1)?.is_empty();
-    Ok(spread)
+    counts.has_more = !endpoints::lagging(ledger.conn, 1)?.is_empty();
+    Ok(counts)
 }
 
 /// Creates the notice of an event for an endpoint. If the endpoint was rewound, replays a settled notice and leaves an

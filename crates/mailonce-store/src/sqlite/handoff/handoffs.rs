@@ -171,7 +171,7 @@ pub(crate) fn apply_action(
     {
         return Ok(answer);
     }
-    let acted = apply_action_once(ledger, team, id, act, now)?;
+    let acted = apply_unless_known(ledger, team, id, act, now)?;
     if let (Some(operation), HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = (operation, &acted) {
         key_bindings::bind_operation(ledger, operation)?;
     }
@@ -181,7 +181,7 @@ pub(crate) fn apply_action(
     Ok(IdempotentResult::Done(acted))
 }
 
-fn apply_action_once(
+fn apply_unless_known(
     ledger: &mut WriteSession<'_>,
     team: TeamId,
     id: EmailId,
@@ -233,7 +233,7 @@ fn write_effects(ledger: &mut WriteSession<'_>, team: i64, bits: i64, effects: &
     }
     for fact in &effects.evidence {
         let json = serde_json::to_string(fact).unwrap_or_default();
-        ledger.execute(SAVE_EVIDENCE, params![bits, fact.once, json])?;
+        ledger.execute(SAVE_EVIDENCE, params![bits, fact.dedup_key, json])?;
     }
     for handoff in &effects.new_handoffs {
         let recipients = serde_json::to_string(&handoff.recipients).unwrap_or_default();
@@ -336,7 +336,7 @@ pub(crate) fn recover_dead_nodes(
         let Some(email) = rows::email_by_bits(ledger.conn, id, team, bits)? else { continue };
         let act = HandoffAction::Crash { number, holder: NodeId(uuid::Uuid::from_bytes(holder)) };
         if let HandoffActionResult::Applied(HandoffActionStatus::Done, email) =
-            apply_action_once(ledger, id, email.id, &act, now)?
+            apply_unless_known(ledger, id, email.id, &act, now)?
         {
             recovered.count_handoff(&email, number);
         }

@@ -85,8 +85,8 @@ pub(crate) fn file_message(
     let message = &prepared.message;
     let own =
         message.message_id_hash.map(|name| find_message_id(ledger, inbox, &name)).transpose()?.unwrap_or_default();
-    let novelty = message.check_duplicate(&find_known_messages(ledger, inbox, message, &own)?);
-    if let DuplicateCheck::Duplicate(id, why) = novelty {
+    let duplicate_check = message.check_duplicate(&find_known_messages(ledger, inbox, message, &own)?);
+    if let DuplicateCheck::Duplicate(id, why) = duplicate_check {
         kept.delivery.mark_known_message(id, why);
         deliveries::finish(ledger, number, kept, now)?;
         return Ok(FileMessageResult::Duplicate(id, why));
@@ -97,7 +97,7 @@ pub(crate) fn file_message(
         latest_seq: seq,
         thread,
         existing_thread: thread.map(|id| threads::by_id(ledger.conn, (team, number), id)).transpose()?.flatten(),
-        is_message_id_reused: novelty == DuplicateCheck::MessageIdReused,
+        is_message_id_reused: duplicate_check == DuplicateCheck::MessageIdReused,
         known_artifacts: artifacts::find_same(ledger.conn, number, inbox, message, team)?,
     };
     file_new(ledger, number, kept, prepared, context, now).map(FilingWrites::into_result)

@@ -15,7 +15,7 @@ use mailonce_core::{
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
         accept_decision::{
-            AcceptDecision, AcceptReader, FirstSend, NextVersion, Resend, SendFacts, batch::check_batch, decide,
+            AcceptDecision, AcceptReader, FirstSend, NextVersion, ResendDecision, SendFacts, batch::check_batch, decide,
         },
         content_guard::{Comparison, ContentFingerprint, IdenticalCheck},
         email::{Email, EmailHead, Guard},
@@ -235,7 +235,7 @@ pub(crate) fn accept(ledger: &mut WriteSession<'_>, prepared: &mut PreparedEmail
 fn decide_send(
     ledger: &WriteSession<'_>,
     prepared: &PreparedEmail,
-    resend: Option<&Resend>,
+    resend: Option<&ResendDecision>,
     now: Time,
 ) -> Result<(AcceptDecision, bool)> {
     let own_key = prepared.key.filter(|_| prepared.takes_only_its_key());
@@ -281,7 +281,7 @@ impl AcceptReader for SessionReader<'_, '_> {
         Ok((row.bind_number, binding_of_row(self.ledger.conn, team, number, &row, self.expiry_cutoff(now))?))
     }
 
-    fn occupant(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>> {
+    fn email_with_shadow_key(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>> {
         let number = known_team_number(self.ledger, team)?;
         let Some(slot) = self.row(number, key)?.and_then(|row| row.slot) else { return Ok(None) };
         Ok(rows::email_by_bits(self.ledger.conn, team, number, slot)?.map(Cow::Owned))
@@ -305,7 +305,7 @@ fn bind_keys(
     (first, key_is_new): (&FirstSend, bool),
 ) -> Result<()> {
     let bits = id::ordered_bits(prepared.email.id.0);
-    for slot in &first.occupies {
+    for slot in &first.shadow_keys {
         flush_key(ledger, team, *slot)?;
         ledger.execute(BIND_SLOT, params![team, slot.0, bits])?;
     }
@@ -405,7 +405,7 @@ pub(crate) fn resend(
     }
     let next = previous.resent_as.map(|id| rows::email_by_id(ledger.conn, new_email.team, team, id));
     let next = next.transpose()?.flatten();
-    let answer = match Resend::prepare(previous, next, new_email.guard_input.cancels_previous, now) {
+    let answer = match ResendDecision::prepare(previous, next, new_email.guard_input.cancels_previous, now) {
         ControlFlow::Continue(resend) => accept_next_version(ledger, team, resend, new_email, now)?,
         ControlFlow::Break(answer) => IdempotentResult::Done(answer),
     };
@@ -420,7 +420,7 @@ pub(crate) fn resend(
 fn accept_next_version(
     ledger: &mut WriteSession<'_>,
     team: i64,
-    mut resend: Resend,
+    mut resend: ResendDecision,
     new_email: NewEmail,
     now: Time,
 ) -> Result<IdempotentResult<EmailResendResult>> {

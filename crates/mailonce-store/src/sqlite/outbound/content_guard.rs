@@ -31,10 +31,11 @@ pub(crate) fn find_similar_email(
     now: Time,
 ) -> Result<Option<Email>> {
     let mut statement = ledger.conn.prepare_cached(RECENT).map_err(store_error)?;
-    let mut rows = statement.query(params![team, fingerprint.pair, MAX_COMPARED as i64]).map_err(store_error)?;
+    let mut rows =
+        statement.query(params![team, fingerprint.correspondents_hash, MAX_COMPARED as i64]).map_err(store_error)?;
     while let Some(row) = rows.next().map_err(store_error)? {
         let is_recent = now.since(Time(row.get(0).map_err(store_error)?)) < window_ms;
-        if !is_recent || !fingerprint.is_similar_to(&read_fingerprint(row, fingerprint.pair)?) {
+        if !is_recent || !fingerprint.is_similar_to(&read_fingerprint(row, fingerprint.correspondents_hash)?) {
             continue;
         }
         let email = rows::email_by_bits(ledger.conn, id, team, row.get(1).map_err(store_error)?)?;
@@ -49,8 +50,8 @@ fn read_fingerprint(row: &Row<'_>, pair: [u8; 16]) -> Result<ContentFingerprint>
     let words: Vec<u8> = row.get(3).map_err(store_error)?;
     let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| (word << 8) | u32::from(*byte));
     Ok(ContentFingerprint {
-        pair,
-        marks: row.get(2).map_err(store_error)?,
+        correspondents_hash: pair,
+        numbers_hash: row.get(2).map_err(store_error)?,
         words: words.chunks_exact(4).map(word).collect(),
     })
 }
@@ -64,8 +65,10 @@ pub(crate) fn remember(
     now: Time,
 ) -> Result<()> {
     let words: Vec<u8> = fingerprint.words.iter().flat_map(|word| word.to_be_bytes()).collect();
-    ledger.execute(DELETE_OLD, params![team, fingerprint.pair, now.plus(-MAX_IDENTICAL_WINDOW_MS).0])?;
-    ledger.execute(INSERT, params![team, fingerprint.pair, now.0, email, fingerprint.marks, words]).map(drop)
+    ledger.execute(DELETE_OLD, params![team, fingerprint.correspondents_hash, now.plus(-MAX_IDENTICAL_WINDOW_MS).0])?;
+    ledger
+        .execute(INSERT, params![team, fingerprint.correspondents_hash, now.0, email, fingerprint.numbers_hash, words])
+        .map(drop)
 }
 
 /// Deletes up to `SCAN_ROWS` fingerprints that are older than every comparison window.

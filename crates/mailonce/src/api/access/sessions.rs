@@ -7,7 +7,7 @@ use axum::{
     response::{Html, IntoResponse, Response},
 };
 use mailonce_core::{
-    id::TeamId,
+    id::{EmailId, TeamId},
     problem::{Code, Problem},
 };
 use mailonce_engine::access::{people::PersonView, sessions::NewSession};
@@ -143,7 +143,15 @@ pub(crate) async fn use_link(State(app): State<App>, PathParam(token): PathParam
         Err(problem) => return failure_page(&app, &parts, problem),
     };
     end_previous_session(&app, &parts).await?;
-    signed_in(&app, &parts, &session, "/")
+    signed_in(&app, &parts, &session, own_page(parts.uri.query().unwrap_or_default()))
+}
+
+/// The page that a sign-in link leads to: the email that `next` names, else the dashboard. Any other page is ignored, so
+/// that a link can never lead to another site.
+fn own_page(query: &str) -> &str {
+    let next = query.strip_prefix("next=").unwrap_or_default();
+    let is_email = next.strip_prefix("/emails/").is_some_and(|id| id.parse::<EmailId>().is_ok());
+    if is_email { next } else { "/" }
 }
 
 /// Ends the session that this browser had before, which must not live on unseen.
@@ -158,9 +166,11 @@ pub(super) async fn end_previous_session(app: &App, parts: &Parts) -> Result<(),
 }
 
 /// The response that starts a session in the browser and shows a page.
-pub(crate) fn signed_in(app: &App, parts: &Parts, session: &NewSession, next: &'static str) -> ApiResult {
+pub(crate) fn signed_in(app: &App, parts: &Parts, session: &NewSession, next: &str) -> ApiResult {
     let cookie = CookieSafety::of(parts).start(session, app.engine.ctx.now().0)?;
-    let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, HeaderValue::from_static(next))];
+    let not_a_header = |_invalid| Problem::new(Code::Internal, "the page after the sign-in is not a header value");
+    let next = HeaderValue::from_str(next).map_err(not_a_header)?;
+    let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, next)];
     Ok((StatusCode::SEE_OTHER, headers).into_response())
 }
 
@@ -208,4 +218,29 @@ pub(super) fn page(status: StatusCode, content: &str) -> Response {
     // Other sites see nothing of the link. Without a referrer, browsers would hide the origin of the form from this server.
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_page;
+
+    #[test]
+    fn a_link_leads_to_an_email_or_to_the_dashboard_and_nowhere_else() {
+        let email = "/emails/01890a5d-ac96-774b-bcce-b302099a8057";
+        assert_eq!(own_page(&format!("next={email}")), email);
+        for query in [
+            "",
+            "next=",
+            "next=//evil.example",
+            "next=https://evil.example",
+            "next=/emails/",
+            "next=/emails/01890a5d-ac96-774b-bcce-b302099a8057/../../sign-in",
+            "next=/emails/%0d%0aSet-Cookie:x=1",
+            "next=/emails//evil.example",
+            "next=\\\\evil.example",
+            "to=/emails/01890a5d-ac96-774b-bcce-b302099a8057",
+        ] {
+            assert_eq!(own_page(query), "/", "{query}");
+        }
+    }
 }

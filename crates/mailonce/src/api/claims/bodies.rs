@@ -392,7 +392,7 @@ impl From<&Claim> for ClaimBody {
         let lease = claim.lease.as_ref();
         let reports = claim.reports.iter().map(|report| ClaimReportBody {
             at: report.at.to_string(),
-            says: report.says.as_str(),
+            says: report.finding.as_str(),
             by: report.by.map(|id| id.to_string()),
         });
         Self {

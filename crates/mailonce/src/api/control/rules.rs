@@ -160,8 +160,16 @@ pub(crate) struct RuleBody {
 
 impl From<RuleView> for RuleBody {
     fn from(rule: RuleView) -> Self {
-        let RuleDefinition { direction, priority, enabled, mode, together, conditions, actions, require_auth } =
-            rule.about;
+        let RuleDefinition {
+            direction,
+            priority,
+            enabled,
+            mode,
+            match_mode: together,
+            conditions,
+            actions,
+            require_auth,
+        } = rule.about;
         Self {
             id: rule.id.to_string(),
             name: rule.name,
@@ -276,7 +284,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
         priority,
         enabled,
         mode: parse_mode(mode.as_deref())?.unwrap_or(RuleMode::Enforce),
-        together,
+        match_mode: together,
         conditions,
         actions: parse_actions(actions)?,
         require_auth,
@@ -319,7 +327,7 @@ pub(crate) async fn change(
     let mut rule = app.engine.control.rule_for_update(&auth.caller, rule_id(&id)?).await?;
     let RulePatchBody { rev, priority, enabled, mode, matching, actions } = body.parse()?;
     if let Some(matching) = matching {
-        (rule.about.together, rule.about.conditions, rule.about.require_auth) = parse_match(matching)?;
+        (rule.about.match_mode, rule.about.conditions, rule.about.require_auth) = parse_match(matching)?;
     }
     if let Some(actions) = actions {
         rule.about.actions = parse_actions(actions)?;

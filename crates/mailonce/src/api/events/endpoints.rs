@@ -4,7 +4,7 @@ use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
     events::{
-        endpoint::{Dialect, Endpoint, EndpointReason, EndpointState, EventTypeFilter},
+        endpoint::{Dialect, Endpoint, EndpointReason, EndpointState, EventTypePattern},
         event::EventCursor,
     },
     id::EndpointId,
@@ -169,12 +169,12 @@ impl EndpointBody {
         Self {
             id: endpoint.id.to_string(),
             url: config.url,
-            events: config.events.iter().map(EventTypeFilter::as_str).map(str::to_owned).collect(),
+            events: config.events.iter().map(EventTypePattern::as_str).map(str::to_owned).collect(),
             inboxes: config.inboxes.iter().map(ToString::to_string).collect(),
             description: config.description,
             headers: config.headers.into_keys().collect(),
             rate_per_s: config.rate_per_s,
-            include_text: config.bodies,
+            include_text: config.include_text,
             state: endpoint.state.as_str(),
             reason: endpoint.reason.map(EndpointReason::as_str),
             state_since: endpoint.state_since.to_string(),
@@ -182,7 +182,7 @@ impl EndpointBody {
             cursor: app.engine.ctx.cursor(endpoint.cursor).to_string(),
             secret_count,
             version: config.version,
-            dialect: config.tongue.map(|tongue| tongue.dialect),
+            dialect: config.dialect.map(|tongue| tongue.dialect),
             rev: endpoint.rev,
             created_at: endpoint.created_at.to_string(),
             secret,

@@ -120,7 +120,7 @@ pub(super) async fn transports(State(app): State<App>, auth: AuthedRequest) -> A
         account: transport.account,
         unknown_recovery: transport.recovery,
         breaker: transport.breaker,
-        breaker_reason: transport.why,
+        breaker_reason: transport.breaker_reason,
         in_flight: transport.in_flight,
     };
     let data = app.engine.ctx.transport_statuses().into_iter().map(body).collect();

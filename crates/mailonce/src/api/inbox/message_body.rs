@@ -188,7 +188,7 @@ impl MessageBody {
             auth: AuthBody::from(&head.auth),
             automatic: head.automatic.clone().map(|(reason, hard)| AutomaticReasonBody { reason, overridable: !hard }),
             own_reason: head.own.clone(),
-            replies: message.annotations.turn.answers.iter().map(|(_, email)| email.to_string()).collect(),
+            replies: message.annotations.progress.answers.iter().map(|(_, email)| email.to_string()).collect(),
             flags: head.flags.iter().map(|flag| flag.as_str()).collect(),
             labels: message.annotations.labels.clone(),
             folder: message.annotations.folder.clone(),

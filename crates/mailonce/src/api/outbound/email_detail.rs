@@ -102,7 +102,7 @@ impl EvidenceBody {
             handoff: fact.handoff,
             attempt: fact.attempt,
             source: fact.source.as_str(),
-            says: fact.says.as_str(),
+            says: fact.finding.as_str(),
             detail: fact.detail.clone(),
         }
     }
@@ -273,7 +273,7 @@ fn push_attempt_entries(attempt: &Attempt, facts: &mut Vec<(Time, String)>) {
 fn describe_evidence(fact: &Evidence) -> String {
     use {EvidenceFinding as Finding, EvidenceSource as Source};
     let detail = quoted(&fact.detail);
-    let description = match (fact.source, fact.says) {
+    let description = match (fact.source, fact.finding) {
         (Source::Person, Finding::Again) => format!("resent by an operator{detail}"),
         (Source::Person, Finding::Accepted) => format!("marked as sent by an operator{detail}"),
         (Source::Person, Finding::Abandoned) => format!("abandoned by an operator{detail}"),

@@ -27,7 +27,7 @@ impl From<PolicyStep> for PolicyStepBody {
             name: step.name,
             kind: step.kind.as_str(),
             verdict: step.verdict.as_str(),
-            why: step.why,
+            why: step.reason,
             id: step.id.map(|id| id.to_string()),
         }
     }

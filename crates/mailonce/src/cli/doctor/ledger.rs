@@ -233,22 +233,22 @@ fn check_durability(health: &Health) -> Vec<DoctorCheck> {
 async fn inspect_running_server(config: &Config, schema: i64) -> LedgerReport {
     let ca_file = env("MAILONCE_CA_FILE").map(Into::into);
     let dev = dev_reach(&config.data);
-    let reach = ServerArgs {
+    let server = ServerArgs {
         url: dev.0.or_else(|| env("MAILONCE_URL")),
         api_key: dev.1.or_else(|| env("MAILONCE_API_KEY")),
         data: config.data.clone(),
         ca_file,
     };
-    let url = reach.url.clone().unwrap_or_else(|| config.url());
-    let reach = ServerArgs { url: Some(url.clone()), api_key: Some(reach.api_key.unwrap_or_default()), ..reach };
+    let url = server.url.clone().unwrap_or_else(|| config.url());
+    let server = ServerArgs { url: Some(url.clone()), api_key: Some(server.api_key.unwrap_or_default()), ..server };
     let mut ledger = LedgerReport::default();
-    let readiness = async { CliClient::find(&reach)?.get("/readyz").await };
+    let readiness = async { CliClient::find(&server)?.get("/readyz").await };
     match readiness.await {
         Ok(ready) => {
             ledger.checks.push(check_schema("sqlite", Some(schema)));
             ledger.checks.extend(ready_checks(&url, &ready));
             let stopped = notes(&ready).any(is_stop_note).then_some("stopped");
-            ledger.checks.push(match fetch_metrics(&reach).await {
+            ledger.checks.push(match fetch_metrics(&server).await {
                 Ok(metrics) => QueueBacklog::from_metrics(&metrics).check(stopped),
                 Err(error) => DoctorCheck::warn("hand-off", format!("{error:#}"), "read the log of the server"),
             });
@@ -260,7 +260,7 @@ async fn inspect_running_server(config: &Config, schema: i64) -> LedgerReport {
             return ledger;
         }
     }
-    let domains = async { CliClient::find(&reach)?.get("/v1/domains?limit=100").await };
+    let domains = async { CliClient::find(&server)?.get("/v1/domains?limit=100").await };
     match domains.await {
         Ok(page) => {
             ledger.expected_records =
@@ -276,10 +276,10 @@ async fn inspect_running_server(config: &Config, schema: i64) -> LedgerReport {
 }
 
 /// The metrics of a running server.
-async fn fetch_metrics(reach: &ServerArgs) -> anyhow::Result<String> {
+async fn fetch_metrics(server: &ServerArgs) -> anyhow::Result<String> {
     let call =
         Call { method: hyper::Method::GET, path: "/metrics".into(), headers: Vec::new(), body: Vec::new().into() };
-    let answer = CliClient::find(reach)?.server.call(&call).await?;
+    let answer = CliClient::find(server)?.server.call(&call).await?;
     Ok(String::from_utf8_lossy(&answer.body).into_owned())
 }
 

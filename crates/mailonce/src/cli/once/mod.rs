@@ -72,7 +72,7 @@ Exit codes: that of the command, also when it ran before, or
    1  the claim failed for good, or a person abandoned it")]
 pub(crate) struct OnceArgs {
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
     /// Key of the run; every caller with the same key gets the same run
     #[arg(long, required_unless_present_all = ["kind", "entity"], conflicts_with_all = ["kind", "entity", "period"])]
     key: Option<String>,
@@ -163,7 +163,7 @@ pub(super) async fn once(args: OnceArgs) -> ExitCode {
 async fn run(args: OnceArgs) -> Result<u8, OnceError> {
     // A typing error must not use up the key.
     child::check_command(&args.command).map_err(|why| OnceError::new(exit::NO_COMMAND, why))?;
-    let client = CliClient::find(&args.reach).map_err(|error| OnceError::from_setting(&error))?;
+    let client = CliClient::find(&args.server).map_err(|error| OnceError::from_setting(&error))?;
     let client = ClaimClient::new(client);
     let mut request = args.request();
     loop {

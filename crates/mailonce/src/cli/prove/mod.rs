@@ -52,7 +52,7 @@ pub(crate) struct ProveArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
     #[command(flatten)]
-    reach: ServerArgs,
+    server: ServerArgs,
 }
 
 /// Runs every case and prints the report. Exit code 0 if every promised case passed, 5 if not, 2 if the server does not
@@ -93,14 +93,14 @@ pub(super) async fn prove(out: &Printer, args: ProveArgs) -> anyhow::Result<Exit
 
 /// The server and its API key. A mailonce server is found as by other commands.
 fn target(args: &ProveArgs) -> anyhow::Result<(ApiServer, String)> {
-    let ca_file = args.reach.ca_file.as_deref();
+    let ca_file = args.server.ca_file.as_deref();
     match (&args.target, &args.key) {
         (Some(url), Some(key)) => Ok((ApiServer::new(url, ca_file)?, key.clone())),
         (url, key) if args.dialect == TargetDialect::Mailonce => {
-            let mut reach = args.reach.clone();
-            reach.url = url.clone().or(reach.url);
-            reach.api_key = key.clone().or(reach.api_key);
-            let client = CliClient::find(&reach).map_err(|error| UsageError(format!("{error:#}")))?;
+            let mut server = args.server.clone();
+            server.url = url.clone().or(server.url);
+            server.api_key = key.clone().or(server.api_key);
+            let client = CliClient::find(&server).map_err(|error| UsageError(format!("{error:#}")))?;
             Ok((client.server, client.api_key))
         }
         _ => {

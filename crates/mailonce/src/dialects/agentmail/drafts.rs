@@ -369,7 +369,10 @@ async fn sync_labels(call: &AgentMailRequest, draft: &Draft, changed: &Draft) ->
 async fn respond_with_change(call: &AgentMailRequest, inbox: &Inbox, changed: Draft) -> AgentMailResult {
     let id = changed.id.to_string();
     let current = match settle_schedule(call, Some(inbox), &id).await {
-        Ok((current, _)) if changed.details.owed.is_some() && current.details.email == changed.details.owed => {
+        Ok((current, _))
+            if changed.details.email_to_cancel.is_some()
+                && current.details.email == changed.details.email_to_cancel =>
+        {
             return Err(already_sent(&id).into());
         }
         Ok((current, _)) => current,

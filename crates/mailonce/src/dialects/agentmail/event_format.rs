@@ -166,7 +166,7 @@ impl EventContext<'_> {
 
 /// Formats an event for an AgentMail webhook; `None` if the webhook did not subscribe to it.
 pub(crate) fn format_event(context: &NoticeContext<'_>) -> Option<FormattedEvent> {
-    let dialect = context.endpoint.config.tongue.as_ref()?;
+    let dialect = context.endpoint.config.dialect.as_ref()?;
     let event = &context.event.event;
     let email = context.email.as_ref().map(|email_event| (&email_event.email, email_event.message_id.as_str()));
     let event_context = EventContext {

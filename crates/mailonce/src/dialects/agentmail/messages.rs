@@ -30,7 +30,7 @@ use crate::{
             request::AgentMailRequest,
         },
         json as as_json,
-        search_terms::SearchHit,
+        search_terms::TermMatch,
     },
     http::json::OneOrMany,
 };
@@ -266,7 +266,7 @@ async fn search(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
     let mut hits = Vec::new();
     for (number, mail) in all.iter().enumerate() {
         let text = if number < MAX_BODIES_READ { mail.content(call).await?.0 } else { Some(mail.preview()) };
-        let mut hit = SearchHit::default();
+        let mut hit = TermMatch::default();
         search::match_message(&terms, mail, text.as_deref(), &mut hit);
         if hit.has_all_terms() {
             let mut item = mail.list_item(&mail.public_id(call), inbox);

@@ -4,7 +4,7 @@ use mailonce_core::problem::Problem;
 use serde_json::{Value, json};
 
 use super::{message_view::AgentMailMessage, query::AgentMailQuery};
-use crate::dialects::search_terms::{SearchHit, SearchTerms};
+use crate::dialects::search_terms::{SearchTerms, TermMatch};
 
 /// Parses the terms of the parameter `q`.
 pub(super) fn parse_terms(query: &AgentMailQuery) -> Result<SearchTerms, Problem> {
@@ -13,7 +13,7 @@ pub(super) fn parse_terms(query: &AgentMailQuery) -> Result<SearchTerms, Problem
 }
 
 /// Matches the terms against an email and, if available, its body text. Adds the matches to `hit`.
-pub(super) fn match_message(terms: &SearchTerms, mail: &AgentMailMessage, text: Option<&str>, hit: &mut SearchHit) {
+pub(super) fn match_message(terms: &SearchTerms, mail: &AgentMailMessage, text: Option<&str>, hit: &mut TermMatch) {
     let recipients = mail.recipients().concat().join(", ");
     terms.match_fields([&mail.from(), &recipients, mail.subject()], text, hit);
 }

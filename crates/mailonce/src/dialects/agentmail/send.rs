@@ -346,7 +346,7 @@ async fn reply_slot(
 ) -> Result<Option<(mailonce_core::id::MessageId, u32)>, Problem> {
     let Some(id) = email.head.answers else { return Ok(None) };
     let message = call.engine.inboxes.message(&call.caller, id).await?;
-    let slot = message.annotations.turn.answers.iter().find(|(_, answer)| *answer == email.id);
+    let slot = message.annotations.progress.answers.iter().find(|(_, answer)| *answer == email.id);
     Ok(match slot {
         Some((ReplySlot::Reply(number), _)) => Some((id, *number)),
         _ => None,

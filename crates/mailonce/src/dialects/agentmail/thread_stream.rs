@@ -9,7 +9,7 @@ use mailonce_core::{
     problem::{Code, Problem},
     time::Time,
 };
-use mailonce_engine::conversation::mailbox_reader::{MailboxCursor, MailboxReader};
+use mailonce_engine::conversation::mailbox_reader::{InboxHistory, MailboxCursor};
 use std::collections::VecDeque;
 use uuid::Uuid;
 
@@ -22,7 +22,7 @@ use crate::dialects::agentmail::{message_view, request::AgentMailRequest, thread
 /// The threads after a cursor.
 pub(super) enum ThreadStream<'a> {
     /// Of one inbox, derived from its emails.
-    Inbox(&'a AgentMailRequest, MailboxReader<'a>),
+    Inbox(&'a AgentMailRequest, InboxHistory<'a>),
     /// Of all inboxes of the team.
     Team(Box<TeamThreadStream<'a>>),
 }

@@ -28,7 +28,7 @@ use crate::{
             message_view, request::AgentMailRequest, thread_stream::ThreadStream, thread_view::AgentMailThread,
         },
         json as as_json,
-        search_terms::SearchHit,
+        search_terms::TermMatch,
     },
     http::json::OneOrMany,
 };
@@ -130,7 +130,7 @@ async fn search(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResu
             .await?;
     let (mut hits, mut bodies_read) = (Vec::new(), 0);
     for thread in all {
-        let mut hit = SearchHit::default();
+        let mut hit = TermMatch::default();
         for mail in &thread.mails {
             let text = if bodies_read < MAX_BODIES_READ { mail.content(call).await?.0 } else { Some(mail.preview()) };
             bodies_read += 1;

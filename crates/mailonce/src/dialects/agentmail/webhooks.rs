@@ -95,7 +95,7 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
 
 /// Whether an endpoint belongs to this dialect and, if given, to this inbox.
 fn is_in_scope(endpoint: &Endpoint, inbox: Option<InboxId>) -> bool {
-    let dialect = endpoint.config.tongue.as_ref().filter(|dialect| dialect.dialect == NAME);
+    let dialect = endpoint.config.dialect.as_ref().filter(|dialect| dialect.dialect == NAME);
     dialect.is_some_and(|dialect| inbox.is_none_or(|inbox| dialect.inboxes == [inbox]))
 }
 
@@ -113,7 +113,7 @@ async fn to_json(call: &AgentMailRequest, endpoint: &Endpoint) -> Result<Value, 
         Ok(()) => call.engine.events.endpoint_secret(&call.caller, endpoint.id).await?,
         Err(_hidden) => None,
     };
-    let dialect = endpoint.config.tongue.clone().unwrap_or_default();
+    let dialect = endpoint.config.dialect.clone().unwrap_or_default();
     let mut inboxes = Vec::new();
     for id in &dialect.inboxes {
         // Deleted inboxes are omitted.
@@ -195,7 +195,7 @@ async fn find_by_client_id(call: &AgentMailRequest, client_id: Option<&str>) -> 
     let Some(client_id) = client_id else { return Ok(None) };
     let (rows, _) = call.engine.events.endpoints(&call.caller, None, limits::ENDPOINTS).await?;
     let has_client_id = |endpoint: &Endpoint| {
-        let dialect = endpoint.config.tongue.as_ref();
+        let dialect = endpoint.config.dialect.as_ref();
         dialect.is_some_and(|dialect| dialect.dialect == NAME && dialect.client_id.as_deref() == Some(client_id))
     };
     Ok(rows.into_iter().find(has_client_id))
@@ -231,7 +231,7 @@ async fn change(call: &AgentMailRequest, inbox: Option<InboxId>, id: &str) -> Ag
     let endpoint = find(call, inbox, id).await?;
     let body: WebhookPatchBody = call.parse()?;
     check_pods(call, &[body.add_pod_ids, body.remove_pod_ids].concat())?;
-    let mut dialect = endpoint.config.tongue.clone().unwrap_or_default();
+    let mut dialect = endpoint.config.dialect.clone().unwrap_or_default();
     let (added, removed) =
         (inbox_ids(call, &body.add_inbox_ids).await?, inbox_ids(call, &body.remove_inbox_ids).await?);
     if inbox.is_some() && !(added.is_empty() && removed.is_empty()) {

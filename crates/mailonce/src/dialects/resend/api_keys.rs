@@ -100,7 +100,7 @@ pub(super) async fn list(
     Ok(list_response(page.slice_newest_first(all, |key| key.id.0), |key| ApiKeyBody::from(&key)))
 }
 
-fn key_not_found(problem: Problem) -> Problem {
+fn reword_not_found(problem: Problem) -> Problem {
     if problem.code == Code::NotFound { Problem::new(Code::NotFound, "API key not found") } else { problem }
 }
 
@@ -121,7 +121,7 @@ pub(super) async fn rename(
     let id: ApiKeyId = parse_id(&id)?;
     let name = body.parse::<ApiKeyPatchBody>()?.name.ok_or_else(|| missing_field("name"))?;
     check_text("name", &name)?;
-    let key = app.engine.access.rename_api_key(&auth.caller, id, &name).await.map_err(key_not_found)?;
+    let key = app.engine.access.rename_api_key(&auth.caller, id, &name).await.map_err(reword_not_found)?;
     Ok(object_response("api_key", key.id))
 }
 
@@ -133,6 +133,6 @@ pub(super) async fn remove(
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let key: ApiKeyId = parse_id(&name)?;
-    let removed = app.engine.access.revoke_api_key(&auth.caller, key).await.map_err(key_not_found)?;
+    let removed = app.engine.access.revoke_api_key(&auth.caller, key).await.map_err(reword_not_found)?;
     Ok(deleted_response("api_key", removed.id))
 }

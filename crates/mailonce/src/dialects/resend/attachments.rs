@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::{
-    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendResult,
+    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, ResendDialect, ResendRequest, ResendResult,
     TwoPathSegments, json, list_response, parse_id,
 };
 use crate::http::{app::App, download::set_download_headers};
@@ -108,7 +108,7 @@ async fn attachments_of_email(
     app: &App,
     auth: &ResendRequest,
     name: &str,
-) -> Result<Vec<MailAttachment>, DialectError<Resend>> {
+) -> Result<Vec<MailAttachment>, DialectError<ResendDialect>> {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let email: EmailId = parse_id(name)?;
     let content = app.engine.outbound.email_view(&auth.caller, email).await?.content;
@@ -120,7 +120,7 @@ async fn attachments_of_message(
     app: &App,
     auth: &ResendRequest,
     name: &str,
-) -> Result<Vec<MailAttachment>, DialectError<Resend>> {
+) -> Result<Vec<MailAttachment>, DialectError<ResendDialect>> {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let message: MessageId = parse_id(name)?;
     let head = app.engine.inboxes.message(&auth.caller, message).await?.head;

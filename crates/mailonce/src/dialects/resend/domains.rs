@@ -9,7 +9,7 @@ use mailonce_engine::access::domains::{DnsCheckResult, DnsEntry, Domain, parse_d
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendRequestBody,
+    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, ResendDialect, ResendRequest, ResendRequestBody,
     ResendResult, deleted_response, json, list_response, object_response, parse_id,
 };
 use crate::{
@@ -110,7 +110,7 @@ fn with_dialect_message(problem: Problem) -> Problem {
     }
 }
 
-async fn find_domain(app: &App, auth: &ResendRequest, name: &str) -> Result<Domain, DialectError<Resend>> {
+async fn find_domain(app: &App, auth: &ResendRequest, name: &str) -> Result<Domain, DialectError<ResendDialect>> {
     let domain: DomainId = parse_id(name)?;
     Ok(app.engine.access.domain(&auth.caller, domain).await.map_err(with_dialect_message)?)
 }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{
-    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendRequestBody,
+    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, ResendDialect, ResendRequest, ResendRequestBody,
     ResendResult, TwoPathSegments, attachments::file_id, deleted_response, inboxes::find_inbox, json, list_response,
     object_response, parse_id, send::check_test_recipients,
 };
@@ -134,7 +134,7 @@ async fn find_any(
     auth: &ResendRequest,
     inbox: &str,
     draft: &str,
-) -> Result<(Draft, Inbox), DialectError<Resend>> {
+) -> Result<(Draft, Inbox), DialectError<ResendDialect>> {
     let inbox = find_inbox(app, auth, inbox).await?;
     let id: Uuid = parse_id(draft)?;
     let with_dialect_message =
@@ -144,7 +144,12 @@ async fn find_any(
 }
 
 /// Finds a draft that can still be changed. A sent one is a conflict.
-async fn find_unsent(app: &App, auth: &ResendRequest, inbox: &str, draft: &str) -> Result<Draft, DialectError<Resend>> {
+async fn find_unsent(
+    app: &App,
+    auth: &ResendRequest,
+    inbox: &str,
+    draft: &str,
+) -> Result<Draft, DialectError<ResendDialect>> {
     let (draft, _) = find_any(app, auth, inbox, draft).await?;
     match &draft.details {
         details if details.removed => Err(missing_draft().into()),
@@ -301,7 +306,7 @@ async fn check_replied_to(
     auth: &ResendRequest,
     inbox: &Inbox,
     (thread, email): (&str, &str),
-) -> Result<MessageId, DialectError<Resend>> {
+) -> Result<MessageId, DialectError<ResendDialect>> {
     let missing = || Problem::new(Code::NotFound, "Email not found");
     let id: MessageId = parse_id(email)?;
     let message = app.engine.inboxes.message(&auth.caller, id).await.map_err(|_problem| missing())?;
@@ -415,7 +420,7 @@ pub(super) async fn send(
 
 /// The response to every call that sends a draft. An email that is held, unknown or not sent is never a success.
 fn draft_sent_response(sent: &SendReceipt) -> Response {
-    respond_to_send::<Resend>(sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() }))
+    respond_to_send::<ResendDialect>(sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() }))
 }
 
 /// Accepts the email of a draft, under the idempotency key that is derived from the draft.

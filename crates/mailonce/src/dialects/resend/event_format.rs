@@ -102,7 +102,7 @@ fn dialect_types(event: &Event, email_event: Option<&EmailEvent>) -> &'static [&
 
 /// Formats an event as a Resend webhook.
 pub(crate) fn format_event(context: &NoticeContext<'_>) -> Option<FormattedEvent> {
-    let wanted = context.endpoint.config.tongue.as_ref().map(|dialect| dialect.types.as_slice()).unwrap_or_default();
+    let wanted = context.endpoint.config.dialect.as_ref().map(|dialect| dialect.types.as_slice()).unwrap_or_default();
     let is_wanted = |name: &&&str| wanted.is_empty() || wanted.iter().any(|requested| requested == **name);
     let kind = *dialect_types(context.event, context.email.as_ref()).iter().find(is_wanted)?;
     let data = match (&context.email, &context.message) {

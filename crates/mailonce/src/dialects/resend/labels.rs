@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 use super::{
-    DialectError, DialectPath, OnePathParam, Resend, ResendRequest, ResendRequestBody, ResendResult, TwoPathSegments,
-    deleted_response,
+    DialectError, DialectPath, OnePathParam, ResendDialect, ResendRequest, ResendRequestBody, ResendResult,
+    TwoPathSegments, deleted_response,
     inboxes::find_inbox,
     json, object_response,
     threads::{LabelBody, TRASH, all_threads, find_thread, label_bodies},
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// A path with an inbox, a thread and a label.
-type ThreadLabelPath = DialectPath<(String, String, String), Resend>;
+type ThreadLabelPath = DialectPath<(String, String, String), ResendDialect>;
 
 /// The labels of an inbox, and its threads.
 struct InboxLabels {
@@ -206,7 +206,7 @@ async fn known_labels(
     auth: &ResendRequest,
     inbox: &str,
     body: &ResendRequestBody,
-) -> Result<Vec<String>, DialectError<Resend>> {
+) -> Result<Vec<String>, DialectError<ResendDialect>> {
     let names = body.parse::<ThreadLabelsBody>()?.labels.ok_or_else(|| missing_field("labels"))?;
     let labels = InboxLabels::load(app, auth, inbox).await?;
     names.iter().try_for_each(|name| labels.require(name))?;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-use super::{DialectQuery, Resend, ResendRequest, ResendResult, thread_search::parse_date, threads::split_list};
+use super::{DialectQuery, ResendDialect, ResendRequest, ResendResult, thread_search::parse_date, threads::split_list};
 use crate::{
     dialects::{
         email_counts::{DAY_MS, EmailCounts, emails_to_count, range_query, rate},
@@ -182,7 +182,7 @@ fn rows(request: &MetricsRequest, emails: &[Email], domain_ids: &BTreeMap<String
 pub(super) async fn read(
     State(app): State<App>,
     auth: ResendRequest,
-    DialectQuery(query, ..): DialectQuery<MetricsQuery, Resend>,
+    DialectQuery(query, ..): DialectQuery<MetricsQuery, ResendDialect>,
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let request = query.parse(app.engine.ctx.now())?;

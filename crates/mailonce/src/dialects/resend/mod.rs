@@ -54,22 +54,22 @@ use crate::{
 };
 
 /// The Resend API contract.
-pub(crate) struct Resend;
+pub(crate) struct ResendDialect;
 
 /// An authenticated request.
-type ResendRequest = AuthedDialectRequest<Resend>;
+type ResendRequest = AuthedDialectRequest<ResendDialect>;
 /// A request body.
-type ResendRequestBody = DialectBody<Resend>;
+type ResendRequestBody = DialectBody<ResendDialect>;
 /// What a handler returns.
-type ResendResult = DialectResult<Resend>;
+type ResendResult = DialectResult<ResendDialect>;
 /// A path with one parameter.
-type OnePathParam = DialectPath<String, Resend>;
+type OnePathParam = DialectPath<String, ResendDialect>;
 /// A path with two parameters.
-type TwoPathSegments = DialectPath<(String, String), Resend>;
+type TwoPathSegments = DialectPath<(String, String), ResendDialect>;
 /// The pagination parameters of a list.
-type PageParams = DialectQuery<PageQuery, Resend>;
+type PageParams = DialectQuery<PageQuery, ResendDialect>;
 
-impl DialectContract for Resend {
+impl DialectContract for ResendDialect {
     const CHANNEL: Channel = Channel::Resend;
 
     fn unauthorized() -> Response {
@@ -156,19 +156,19 @@ fn managing_routes() -> Router<App> {
 
 /// The error for a path without a route. Reads the whole body, so that a client that is still sending it receives the
 /// response.
-async fn path_not_found(uri: Uri, _: ResendRequest, _: ResendRequestBody) -> DialectError<Resend> {
+async fn path_not_found(uri: Uri, _: ResendRequest, _: ResendRequestBody) -> DialectError<ResendDialect> {
     let not_found = || Problem::new(Code::NotFound, "The requested endpoint does not exist.").into();
     not_implemented::error_for(&uri).unwrap_or_else(not_found)
 }
 
 /// The error for a path whose routes have other methods.
-async fn method_not_allowed(uri: Uri, _: ResendRequest, _: ResendRequestBody) -> DialectError<Resend> {
+async fn method_not_allowed(uri: Uri, _: ResendRequest, _: ResendRequestBody) -> DialectError<ResendDialect> {
     let not_allowed = || Problem::new(Code::MethodNotAllowed, "Method is not allowed for the requested path.").into();
     not_implemented::error_for(&uri).unwrap_or_else(not_allowed)
 }
 
 /// Parses an id from a path. Resend answers 422 to a malformed id and 404 to an unknown one.
-fn parse_id<T: FromStr>(text: &str) -> Result<T, DialectError<Resend>> {
+fn parse_id<T: FromStr>(text: &str) -> Result<T, DialectError<ResendDialect>> {
     text.parse().map_err(|_not_an_id| {
         DialectError::from_response(errors::error(
             StatusCode::UNPROCESSABLE_ENTITY,

@@ -3,7 +3,7 @@
 
 use axum::http::{StatusCode, Uri};
 
-use super::{Resend, errors};
+use super::{ResendDialect, errors};
 use crate::dialects::DialectError;
 
 /// Why a Resend route does not exist here; `None` for a path that Resend does not have either.
@@ -35,7 +35,7 @@ fn reason(path: &str) -> Option<&'static str> {
 }
 
 /// The `501` for a feature that mailonce does not have; `None` for any other path.
-pub(super) fn error_for(uri: &Uri) -> Option<DialectError<Resend>> {
+pub(super) fn error_for(uri: &Uri) -> Option<DialectError<ResendDialect>> {
     let response = |reason| errors::error(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason);
     reason(uri.path()).map(response).map(DialectError::from_response)
 }

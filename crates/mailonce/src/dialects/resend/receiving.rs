@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use super::{
-    DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendResult,
+    DialectPath, DialectQuery, OnePathParam, PageParams, ResendDialect, ResendRequest, ResendResult,
     attachments::{download_url, file_id},
     json, list_response, parse_id,
 };
@@ -148,7 +148,7 @@ pub(super) async fn read(
     State(app): State<App>,
     auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
-    DialectQuery(query, ..): DialectQuery<FormatQuery, Resend>,
+    DialectQuery(query, ..): DialectQuery<FormatQuery, ResendDialect>,
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let message: MessageId = parse_id(&name)?;

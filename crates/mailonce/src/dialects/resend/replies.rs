@@ -16,7 +16,7 @@ use mailonce_engine::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DialectError, DialectPath, Resend, ResendRequest, ResendRequestBody, ResendResult, json, parse_id,
+    DialectError, DialectPath, ResendDialect, ResendRequest, ResendRequestBody, ResendResult, json, parse_id,
     threads::{EntryPath, find_entry},
 };
 use crate::{
@@ -31,7 +31,11 @@ use crate::{
 
 /// Finds the message to reply to or to forward. If the request has an idempotency key, the message may be deleted: the
 /// engine then decides whether the request is a replay.
-async fn find_message(app: &App, auth: &ResendRequest, path: &EntryPath) -> Result<MessageId, DialectError<Resend>> {
+async fn find_message(
+    app: &App,
+    auth: &ResendRequest,
+    path: &EntryPath,
+) -> Result<MessageId, DialectError<ResendDialect>> {
     auth.caller.require_scope(ApiKeyScope::Reply)?;
     let message: MessageId = parse_id(&path.email)?;
     let found = match find_entry(app, auth, path).await {
@@ -108,14 +112,14 @@ struct SendReceiptBody {
 /// A message is answered once: the same content again returns the id of the first reply, other content is a conflict.
 fn send_response(sent: SendReceipt, action: MessageAction) -> ResendResult {
     let sent = reject_different_payload(sent, action)?;
-    Ok(respond_to_send::<Resend>(&sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() })))
+    Ok(respond_to_send::<ResendDialect>(&sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() })))
 }
 
 /// `POST …/emails/{email}/reply`.
 pub(super) async fn reply(
     State(app): State<App>,
     auth: ResendRequest,
-    DialectPath(path, ..): DialectPath<EntryPath, Resend>,
+    DialectPath(path, ..): DialectPath<EntryPath, ResendDialect>,
     body: ResendRequestBody,
 ) -> ResendResult {
     let message = find_message(&app, &auth, &path).await?;
@@ -153,7 +157,7 @@ struct ForwardBody {
 pub(super) async fn forward(
     State(app): State<App>,
     auth: ResendRequest,
-    DialectPath(path, ..): DialectPath<EntryPath, Resend>,
+    DialectPath(path, ..): DialectPath<EntryPath, ResendDialect>,
     body: ResendRequestBody,
 ) -> ResendResult {
     let message = find_message(&app, &auth, &path).await?;

@@ -19,7 +19,7 @@ use mailonce_core::{
 use mailonce_engine::outbound::keyed_send::SendRequest;
 use serde::{Deserialize, Serialize};
 
-use super::{Resend, ResendRequest, ResendRequestBody, ResendResult, json};
+use super::{ResendDialect, ResendRequest, ResendRequestBody, ResendResult, json};
 use crate::{
     dialects::{
         attachment::DialectAttachment,
@@ -200,7 +200,7 @@ pub(super) async fn send(State(app): State<App>, auth: ResendRequest, body: Rese
     let request = body.parse::<SendBody>()?.into_request(auth.key)?;
     drop(body);
     let sent = app.engine.outbound.send(&auth.caller, request).await?;
-    Ok(respond_to_send::<Resend>(&sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() })))
+    Ok(respond_to_send::<ResendDialect>(&sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() })))
 }
 
 #[derive(Serialize)]

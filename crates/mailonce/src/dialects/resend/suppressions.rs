@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::{
-    DialectPath, DialectQuery, OnePathParam, PageQuery, Resend, ResendRequest, ResendRequestBody, ResendResult,
+    DialectPath, DialectQuery, OnePathParam, PageQuery, ResendDialect, ResendRequest, ResendRequestBody, ResendResult,
     deleted_response, json, list_response, object_response,
 };
 use crate::{
@@ -127,7 +127,7 @@ pub(super) struct SuppressionsQuery {
 pub(super) async fn list(
     State(app): State<App>,
     auth: ResendRequest,
-    DialectQuery(query, ..): DialectQuery<SuppressionsQuery, Resend>,
+    DialectQuery(query, ..): DialectQuery<SuppressionsQuery, ResendDialect>,
 ) -> ResendResult {
     let SuppressionsQuery { limit, after, before, origin: wanted } = query;
     if wanted.as_deref().is_some_and(|wanted| !ORIGINS.contains(&wanted)) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{
-    DialectPath, DialectQuery, OnePathParam, Resend, ResendRequest, ResendResult,
+    DialectPath, DialectQuery, OnePathParam, ResendDialect, ResendRequest, ResendResult,
     inboxes::find_inbox,
     list_response,
     receiving::{format_parties, format_party},
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     dialects::{
         pagination::PageRows,
-        search_terms::{SearchHit, SearchTerms},
+        search_terms::{SearchTerms, TermMatch},
     },
     http::app::App,
 };
@@ -29,7 +29,7 @@ const MAX_BODIES_READ: usize = 300;
 
 /// The parameters of a search, in addition to those of a thread list.
 #[derive(Deserialize)]
-pub(super) struct SearchQuery {
+pub(super) struct ThreadSearchParams {
     #[serde(flatten)]
     threads: ThreadsQuery,
     query: Option<String>,
@@ -61,7 +61,7 @@ pub(super) fn parse_date(field: &str, text: Option<&str>) -> Result<Option<Time>
     text.map(|text| parse(text).ok_or_else(invalid)).transpose()
 }
 
-impl SearchQuery {
+impl ThreadSearchParams {
     fn parse(&self) -> Result<ThreadSearch, Problem> {
         let addresses = |text: &Option<String>| split_list(text.as_deref().map(str::to_lowercase).as_deref());
         Ok(ThreadSearch {
@@ -136,7 +136,7 @@ impl ThreadSearch {
         view: &ThreadView,
         bodies_read: &mut usize,
     ) -> Result<Option<Option<Uuid>>, Problem> {
-        let (mut whole, mut newest, mut is_match) = (SearchHit::default(), None, false);
+        let (mut whole, mut newest, mut is_match) = (TermMatch::default(), None, false);
         for entry in &view.entries {
             let fields = EntryFields::of(entry);
             if !self.matches(&fields) {
@@ -150,7 +150,7 @@ impl ThreadSearch {
             is_match = true;
             let recipients = [fields.to.as_slice(), &fields.cc, &fields.bcc].concat().join(", ");
             let searched = [fields.from.as_str(), &recipients, &fields.subject];
-            let mut alone = SearchHit::default();
+            let mut alone = TermMatch::default();
             self.terms.match_fields(searched, text.as_deref(), &mut alone);
             self.terms.match_fields(searched, text.as_deref(), &mut whole);
             if alone.has_all_terms() {
@@ -214,7 +214,7 @@ pub(super) async fn search(
     State(app): State<App>,
     auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
-    DialectQuery(query, ..): DialectQuery<SearchQuery, Resend>,
+    DialectQuery(query, ..): DialectQuery<ThreadSearchParams, ResendDialect>,
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = find_inbox(&app, &auth, &name).await?;

@@ -16,7 +16,7 @@ use mailonce_engine::{
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
-    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, PageQuery, Resend, ResendRequest,
+    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, PageQuery, ResendDialect, ResendRequest,
     ResendRequestBody, ResendResult, TwoPathSegments,
     attachments::file_id,
     deleted_response,
@@ -162,7 +162,7 @@ pub(super) async fn find_thread(
     auth: &ResendRequest,
     inbox: &str,
     thread: &str,
-) -> Result<ThreadView, DialectError<Resend>> {
+) -> Result<ThreadView, DialectError<ResendDialect>> {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = find_inbox(app, auth, inbox).await?;
     let thread: ThreadId = parse_id(thread)?;
@@ -265,7 +265,7 @@ pub(super) async fn list(
     State(app): State<App>,
     auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
-    DialectQuery(query, ..): DialectQuery<ThreadsQuery, Resend>,
+    DialectQuery(query, ..): DialectQuery<ThreadsQuery, ResendDialect>,
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = find_inbox(&app, &auth, &name).await?;
@@ -477,7 +477,7 @@ pub(super) async fn find_entry(
     app: &App,
     auth: &ResendRequest,
     path: &EntryPath,
-) -> Result<ThreadEntry, DialectError<Resend>> {
+) -> Result<ThreadEntry, DialectError<ResendDialect>> {
     let wanted: uuid::Uuid = parse_id(&path.email)?;
     let entries = find_thread(app, auth, &path.inbox, &path.thread).await?.entries;
     let found = entries.into_iter().find(|entry| entry_id(entry) == wanted);
@@ -488,7 +488,7 @@ pub(super) async fn find_entry(
 pub(super) async fn read_entry(
     State(app): State<App>,
     auth: ResendRequest,
-    DialectPath(path, ..): DialectPath<EntryPath, Resend>,
+    DialectPath(path, ..): DialectPath<EntryPath, ResendDialect>,
 ) -> ResendResult {
     let entry = find_entry(&app, &auth, &path).await?;
     Ok(json(StatusCode::OK, &entry_body(&app, &auth, &entry).await?))

@@ -21,7 +21,7 @@ use serde_json::{Value, value::RawValue};
 use uuid::Uuid;
 
 use super::{
-    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendRequestBody,
+    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, ResendDialect, ResendRequest, ResendRequestBody,
     ResendResult, TwoPathSegments, deleted_response, json, list_response, object_response, parse_id,
 };
 use crate::{
@@ -59,7 +59,7 @@ impl From<&Endpoint> for WebhookBody {
             created_at: endpoint.created_at.to_string(),
             status: if endpoint.state == EndpointState::Enabled { "enabled" } else { "disabled" },
             endpoint: config.url.clone(),
-            events: config.tongue.as_ref().map(|dialect| dialect.types.clone()).unwrap_or_default(),
+            events: config.dialect.as_ref().map(|dialect| dialect.types.clone()).unwrap_or_default(),
             signing_secret: None,
         }
     }
@@ -70,11 +70,11 @@ fn missing_webhook() -> Problem {
 }
 
 fn uses_resend_format(endpoint: &Endpoint) -> bool {
-    endpoint.config.tongue.as_ref().is_some_and(|dialect| dialect.dialect == NAME)
+    endpoint.config.dialect.as_ref().is_some_and(|dialect| dialect.dialect == NAME)
 }
 
 /// Finds the webhook of a path. Endpoints with another event format are not visible in this dialect.
-async fn find_webhook(app: &App, auth: &ResendRequest, name: &str) -> Result<Endpoint, DialectError<Resend>> {
+async fn find_webhook(app: &App, auth: &ResendRequest, name: &str) -> Result<Endpoint, DialectError<ResendDialect>> {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let endpoint: EndpointId = parse_id(name)?;
     let with_dialect_message =
@@ -315,7 +315,7 @@ async fn find_event(
     auth: &ResendRequest,
     webhook: &str,
     event: &str,
-) -> Result<Notice, DialectError<Resend>> {
+) -> Result<Notice, DialectError<ResendDialect>> {
     let endpoint = find_webhook(app, auth, webhook).await?;
     let event: NoticeId = parse_id(event)?;
     let missing = || Problem::new(Code::NotFound, "Webhook event not found");

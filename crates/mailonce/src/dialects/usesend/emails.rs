@@ -76,7 +76,7 @@ fn email_events(view: &EmailView) -> Vec<EmailEventBody> {
             .extend(attempt.outcome.map(|outcome| (attempt.ended_at.unwrap_or(attempt.at), attempt_status(outcome))));
     }
     for evidence in &view.detail.evidence {
-        changes.extend(evidence_status(evidence.says).map(|status| (evidence.at, status)));
+        changes.extend(evidence_status(evidence.finding).map(|status| (evidence.at, status)));
     }
     let event = |(at, status): StatusChange| EmailEventBody {
         email_id: email.id.to_string(),

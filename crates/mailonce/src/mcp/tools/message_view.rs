@@ -64,7 +64,8 @@ pub(super) fn summary(ctx: &ToolContext<'_>, message: &Message, preview: bool) -
     }
     let target = reply_target(head);
     let has_flags = !target.flags.is_empty();
-    let answers: Vec<String> = message.annotations.turn.answers.iter().map(|(_, email)| email.to_string()).collect();
+    let answers: Vec<String> =
+        message.annotations.progress.answers.iter().map(|(_, email)| email.to_string()).collect();
     let facts = json!({
         "message": message.id.to_string(),
         "thread": message.thread.to_string(),

@@ -229,7 +229,7 @@ fn only_what_waits_is_moved_or_given_up_and_only_what_is_open_is_reported() {
 
     for from in HandoffState::ALL {
         let mut email = in_state(*from);
-        email.handoffs[0].progress.orphaned = Some(T0.plus(-9));
+        email.handoffs[0].progress.transport_missing_since = Some(T0.plus(-9));
         let act = HandoffAction::GiveUpOrphan { number: 0, transport: "relay".into(), max_age_ms: 9 };
         let verdict = email.apply_action(&act, T0.plus(2_000)).status;
         let waits = matches!(from, S::Queued | S::Scheduled);
@@ -245,16 +245,16 @@ fn who_has_the_transport_takes_an_orphan_as_any_other() {
     let mut queued = in_state(HandoffState::Queued);
     drop(queued.apply_action(&orphan(), T0));
     assert!(queued.lease_handoff(0, NODE, T0));
-    assert_eq!(queued.handoffs[0].progress.orphaned, None);
+    assert_eq!(queued.handoffs[0].progress.transport_missing_since, None);
     for act in [
         HandoffAction::RetryInWindow { number: 0, holder: NODE, account: "A".into() },
         HandoffAction::CheckLater { number: 0, evidence: None, next_check_at: None },
     ] {
         let mut unknown = in_state(HandoffState::Unknown);
         drop(unknown.apply_action(&orphan(), T0));
-        assert_eq!(unknown.handoffs[0].progress.orphaned, Some(T0));
+        assert_eq!(unknown.handoffs[0].progress.transport_missing_since, Some(T0));
         drop(unknown.apply_action(&act, T0));
-        assert_eq!(unknown.handoffs[0].progress.orphaned, None, "{act:?}");
+        assert_eq!(unknown.handoffs[0].progress.transport_missing_since, None, "{act:?}");
     }
 }
 
@@ -330,7 +330,7 @@ fn what_an_answer_means_after_the_marker_and_before_it() {
     ] {
         let email = answered(meaning);
         assert_eq!(email.handoffs[0].state, after, "{}", meaning.as_str());
-        assert_eq!(email.handoffs[0].progress.puzzling, meaning == ReplyMeaning::Mismatch);
+        assert_eq!(email.handoffs[0].progress.needs_person, meaning == ReplyMeaning::Mismatch);
 
         let mut email = in_state(S::Leased);
         let effects = email.apply_action(&settle(hold(&email), None, meaning), T0);
@@ -427,7 +427,10 @@ fn a_busy_next_hop_is_in_doubt_besides_what_was_before() {
     drop(email.apply_action(&HandoffAction::RetryInWindow { number: 0, holder: NODE, account: "A".into() }, T0));
     let hold = mark(&mut email);
     drop(email.apply_action(&settle(hold, Some(2), ReplyMeaning::Concurrent), T0));
-    assert_eq!((email.handoffs[0].state, &email.handoffs[0].progress.doubts[..]), (HandoffState::Unknown, &[1, 2][..]));
+    assert_eq!(
+        (email.handoffs[0].state, &email.handoffs[0].progress.attempts_in_doubt[..]),
+        (HandoffState::Unknown, &[1, 2][..])
+    );
 }
 
 #[test]
@@ -525,7 +528,12 @@ fn a_resend_that_surely_did_not_leave_is_tried_again() {
         assert!(email.lease_handoff(0, NODE, T0));
         let hold = mark(&mut email);
         drop(email.apply_action(&settle(hold, Some(2), meaning), T0));
-        assert_eq!((email.handoffs[0].state, email.handoffs[0].progress.again), (end, again), "{}", meaning.as_str());
+        assert_eq!(
+            (email.handoffs[0].state, email.handoffs[0].progress.retry_despite_doubt),
+            (end, again),
+            "{}",
+            meaning.as_str()
+        );
     }
 }
 
@@ -536,14 +544,17 @@ fn a_refusal_frees_a_handoff_only_when_nothing_else_is_in_doubt() {
     drop(email.apply_action(&HandoffAction::RetryInWindow { number: 0, holder: NODE, account: "A".into() }, T0));
     let second = mark(&mut email);
     drop(email.apply_action(&settle(second.clone(), Some(2), ReplyMeaning::Unknown), T0));
-    assert_eq!(email.handoffs[0].progress.doubts, [1, 2]);
+    assert_eq!(email.handoffs[0].progress.attempts_in_doubt, [1, 2]);
 
     let effects = email.apply_action(&settle(first, Some(1), ReplyMeaning::Refused), T0);
     assert_eq!((effects.status, effects.changed), (HandoffActionStatus::Stale, true));
-    assert_eq!((email.handoffs[0].state, &email.handoffs[0].progress.doubts[..]), (HandoffState::Unknown, &[2][..]));
+    assert_eq!(
+        (email.handoffs[0].state, &email.handoffs[0].progress.attempts_in_doubt[..]),
+        (HandoffState::Unknown, &[2][..])
+    );
 
     let effects = email.apply_action(&settle(second, Some(2), ReplyMeaning::Refused), T0);
-    assert_eq!((email.handoffs[0].state, email.handoffs[0].progress.doubt_since), (HandoffState::Queued, None));
+    assert_eq!((email.handoffs[0].state, email.handoffs[0].progress.in_doubt_since), (HandoffState::Queued, None));
     assert_eq!(effects.events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::EmailResolved]);
     assert!(!email.handoffs[0].progress.may_duplicate);
 }
@@ -576,7 +587,7 @@ fn an_email_takes_another_way_only_while_nothing_of_it_left() {
         assert_eq!(begun.handoffs.len(), 2);
     }
     let mut doubted = email(2);
-    doubted.handoffs[0].progress.doubts.push(1);
+    doubted.handoffs[0].progress.attempts_in_doubt.push(1);
     assert_eq!(doubted.apply_action(&redirect, T0).status, HandoffActionStatus::Stale);
 }
 

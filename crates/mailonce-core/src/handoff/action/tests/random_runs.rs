@@ -169,7 +169,7 @@ impl RandomRun {
             HandoffAction::AddEvidence(Evidence {
                 handoff,
                 attempt: Some(attempt),
-                says: EvidenceFinding::NotAccepted,
+                finding: EvidenceFinding::NotAccepted,
                 ..
             }) => {
                 self.truth[usize::from(*handoff)].open.remove(attempt);
@@ -195,7 +195,7 @@ fn check_state(handoff: &Handoff, truth: &ExpectedState) -> Result<(), TestCaseE
     let open = !truth.open.is_empty();
     let waits = matches!(state, HandoffState::Queued | HandoffState::Scheduled);
     prop_assert!(!(state.is_surely_unsent() && (open || handoff.is_in_doubt())), "in doubt and {}", state.as_str());
-    prop_assert!(!(waits && (open || handoff.is_in_doubt()) && !(work.may_duplicate && work.again)));
+    prop_assert!(!(waits && (open || handoff.is_in_doubt()) && !(work.may_duplicate && work.retry_despite_doubt)));
     prop_assert_eq!(handoff.holder.is_some(), matches!(state, HandoffState::Leased | HandoffState::Sending));
     prop_assert!(state != HandoffState::Unknown || handoff.is_in_doubt());
     prop_assert!(!is_gone(state) || !handoff.is_in_doubt());
@@ -231,7 +231,7 @@ fn check_move(before: &Handoff, after: &Handoff, played: &StepResult) -> Result<
     match &played.act {
         Some(HandoffAction::Mark { lease: hold, .. }) if mine => {
             let may = hold.fence == before.fence && before.state == HandoffState::Leased;
-            let repeat = before.is_in_doubt() && !before.progress.again;
+            let repeat = before.is_in_doubt() && !before.progress.retry_despite_doubt;
             let elsewhere = repeat && before.progress.account.as_ref() != Some(&hold.account);
             prop_assert_eq!(done, may && !elsewhere);
             prop_assert_eq!(after.attempts, before.attempts + u32::from(done));
@@ -244,7 +244,7 @@ fn check_move(before: &Handoff, after: &Handoff, played: &StepResult) -> Result<
                 EvidenceFinding::Bounced,
                 EvidenceFinding::Complained,
             ];
-            prop_assert!(!proofs.contains(&evidence.says) || is_gone(after.state));
+            prop_assert!(!proofs.contains(&evidence.finding) || is_gone(after.state));
         }
         Some(HandoffAction::RecordOutcome { attempt: Some(_), reply, .. }) if mine => {
             let proof = matches!(reply.meaning, ReplyMeaning::Accepted | ReplyMeaning::Repeated);

@@ -41,7 +41,7 @@ pub(super) async fn a_second_reply_to_a_message_returns_the_first(store: TestSto
     assert_eq!(load_thread(&store, message.thread).await, thread);
     let now = load_message(&store, message.id).await;
     assert_eq!((now.state, now.rev), (MessageState::Answered, message.rev + 1));
-    assert_eq!(now.annotations.turn.answers, [(ReplySlot::Reply(0), email.id)]);
+    assert_eq!(now.annotations.progress.answers, [(ReplySlot::Reply(0), email.id)]);
     assert_eq!(now.annotations.labels, message.annotations.labels);
     assert_eq!(load_email(&store, email.id).await, email);
 
@@ -92,7 +92,7 @@ pub(super) async fn a_reply_slot_is_free_again_when_its_reply_certainly_was_not_
     assert_eq!(handoffs::record_attempt(&store, &job, ReplyMeaning::Refused, T0).await.1.state(), EmailState::Failed);
 
     let third = expect_accepted(accept_reply(&store, plain_reply(&message), T0).await);
-    assert_eq!(load_message(&store, message.id).await.annotations.turn.answers, [(ReplySlot::Reply(0), third.id)]);
+    assert_eq!(load_message(&store, message.id).await.annotations.progress.answers, [(ReplySlot::Reply(0), third.id)]);
     assert_eq!(expect_already_answered(accept_reply(&store, plain_reply(&message), T0).await).0, third.id);
     assert_eq!(load_thread(&store, message.thread).await.details.emails, 3);
 }

@@ -59,7 +59,7 @@ pub(super) async fn a_reply_over_the_cap_is_held_and_takes_its_slot(store: TestS
         (held.id, held.clone())
     );
     assert_eq!(
-        load_message(&store, message.id).await.annotations.turn.answered_by(&ReplySlot::Reply(2)),
+        load_message(&store, message.id).await.annotations.progress.answered_by(&ReplySlot::Reply(2)),
         Some(held.id)
     );
     assert_eq!(event_kinds(&store).await[5..], ["email.held", "message.answered", "thread.cap_reached"]);

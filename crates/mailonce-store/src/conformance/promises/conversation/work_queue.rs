@@ -39,7 +39,7 @@ pub(super) async fn the_oldest_messages_are_offered_first_one_per_thread(store: 
         let lease = offer.thread.details.lease.as_ref().unwrap();
         assert_eq!((lease.token.as_str(), lease.message), (token, Some(offer.message.id)));
         assert_eq!((lease.holder.as_str(), lease.expires_at), ("agent", T0.plus(HOUR)));
-        assert_eq!((offer.message.rev, offer.message.annotations.turn.offers), (2, 1));
+        assert_eq!((offer.message.rev, offer.message.annotations.progress.offers), (2, 1));
         assert_eq!(load_message(&store, offer.message.id).await, offer.message);
         assert_eq!(load_thread(&store, offer.thread.id).await, offer.thread);
     }
@@ -71,12 +71,12 @@ pub(super) async fn a_nacked_message_waits_for_its_delay(store: TestStore) {
     assert_eq!(lease_message_seqs(&store, &inbox, &["t"], T0).await, [1]);
     let nack = Acknowledgement::Nack { delay_ms: MINUTE };
     let (after, thread) = expect_acknowledged(acknowledge(&store, message.id, "t", nack, T0).await);
-    assert_eq!((after.state, after.annotations.turn.not_before), (MessageState::Unanswered, Some(T0.plus(MINUTE))));
+    assert_eq!((after.state, after.annotations.progress.not_before), (MessageState::Unanswered, Some(T0.plus(MINUTE))));
     assert_eq!(thread.details.lease, None);
     assert_eq!((load_message(&store, message.id).await, load_thread(&store, thread.id).await), (after, thread));
     assert!(lease_message_seqs(&store, &inbox, &["u"], T0.plus(MINUTE - 1)).await.is_empty());
     assert_eq!(lease_message_seqs(&store, &inbox, &["u"], T0.plus(MINUTE)).await, [1]);
-    assert_eq!(load_message(&store, message.id).await.annotations.turn.not_before, None);
+    assert_eq!(load_message(&store, message.id).await.annotations.progress.not_before, None);
 }
 
 pub(super) async fn an_extended_offer_lasts_longer(store: TestStore) {
@@ -95,7 +95,10 @@ pub(super) async fn an_acked_message_is_skipped_and_frees_its_thread(store: Test
     let _second = file_message(&store, &inbox, message_in_thread_1(2), T0).await;
     assert_eq!(lease_message_seqs(&store, &inbox, &["t", "u"], T0).await, [1]);
     let (after, thread) = expect_acknowledged(acknowledge(&store, message.id, "t", ACK, T0).await);
-    assert_eq!((after.state, after.annotations.turn.dead, thread.details.lease), (MessageState::Skipped, false, None));
+    assert_eq!(
+        (after.state, after.annotations.progress.dead, thread.details.lease),
+        (MessageState::Skipped, false, None)
+    );
     let event = all_events(&store, TEAM).await.pop().unwrap().event;
     assert_eq!((event.kind.as_str(), event.subject_id), ("message.skipped", message.id.0));
     assert_eq!(event.data["reason"], "handled");
@@ -118,7 +121,7 @@ pub(super) async fn an_expired_offer_is_offered_again_with_a_higher_fence(store:
     assert_eq!(lease_message_seqs(&store, &inbox, &["t"], T0).await, [1]);
     let later = T0.plus(HOUR);
     let offer = lease_messages(&store, message_lease_spec(&inbox, &["u"]), later).await.remove(0);
-    assert_eq!((offer.message.annotations.turn.offers, offer.thread.details.fence), (2, 2));
+    assert_eq!((offer.message.annotations.progress.offers, offer.thread.details.fence), (2, 2));
     for how in [ACK, Acknowledgement::Nack { delay_ms: 0 }, Acknowledgement::Extend { ttl_ms: HOUR }] {
         let stale = acknowledge(&store, message.id, "t", how, later).await;
         assert_eq!(stale, AcknowledgeResult::Stale(offer.message.clone(), offer.thread.clone()));
@@ -139,7 +142,7 @@ pub(super) async fn a_message_offered_too_often_in_vain_is_skipped_for_good(stor
         "the next of its thread is offered instead"
     );
     let after = load_message(&store, message.id).await;
-    assert_eq!((after.state, after.annotations.turn.dead), (MessageState::Skipped, true));
+    assert_eq!((after.state, after.annotations.progress.dead), (MessageState::Skipped, true));
     let events: Vec<_> = all_events(&store, TEAM).await.into_iter().map(|event| event.event).collect();
     let skipped: Vec<_> = events.iter().filter(|event| event.kind.as_str() == "message.skipped").collect();
     assert_eq!((skipped.len(), skipped[0].subject_id), (1, message.id.0));
@@ -192,7 +195,7 @@ pub(super) async fn many_concurrent_agents_get_each_message_once(store: TestStor
                 let (after, _) = expect_acknowledged(
                     acknowledge(&store, offer.message.id, &tokens[offer.token_index], ACK, T0).await,
                 );
-                assert_eq!(after.annotations.turn.offers, 1);
+                assert_eq!(after.annotations.progress.offers, 1);
             }
         }
         mine

@@ -114,7 +114,7 @@ pub(super) async fn a_transport_fault_requeues_without_using_an_attempt(store: T
         let now = T0.plus(round * MINUTE);
         let (_, email) = record_attempt(&store, &job, ReplyMeaning::Fault, now).await;
         let after = &email.handoffs[0];
-        assert_eq!((after.state, after.progress.faults), (HandoffState::Queued, round as u32));
+        assert_eq!((after.state, after.progress.transport_failures), (HandoffState::Queued, round as u32));
         job = write_marker(&store, lease_only_handoff(&store, now.plus(MINUTE)).await, now.plus(MINUTE)).await;
     }
 }
@@ -136,9 +136,12 @@ pub(super) async fn an_ambiguous_reply_makes_the_outcome_unknown(store: TestStor
         let (status, email) = record_attempt(&store, &job, meaning, T0).await;
 
         let (state, work) = (email.handoffs[0].state, &email.handoffs[0].progress);
-        assert_eq!((status, state, &work.doubts[..]), (HandoffActionStatus::Done, HandoffState::Unknown, &[1][..]));
-        assert_eq!((work.doubt_since, work.account.as_deref()), (Some(T0), Some("A")));
-        assert_eq!((work.puzzling, email.settled_at), (meaning == ReplyMeaning::Mismatch, None));
+        assert_eq!(
+            (status, state, &work.attempts_in_doubt[..]),
+            (HandoffActionStatus::Done, HandoffState::Unknown, &[1][..])
+        );
+        assert_eq!((work.in_doubt_since, work.account.as_deref()), (Some(T0), Some("A")));
+        assert_eq!((work.needs_person, email.settled_at), (meaning == ReplyMeaning::Mismatch, None));
         assert_eq!(email.handoffs[0].due_at, Some(T0.plus(SECOND)));
         assert_eq!(event_kinds(&store).await.last(), Some(&"email.unknown"));
     }
@@ -196,7 +199,10 @@ pub(super) async fn a_late_accept_corrects_the_outcome(store: TestStore) {
     assert!(!email.handoffs[0].is_in_doubt());
     let found = load_detail(&store, job.id).await;
     let late = found.evidence.last().unwrap();
-    assert_eq!((late.source, late.says, late.attempt), (EvidenceSource::LateReply, EvidenceFinding::Accepted, Some(1)));
+    assert_eq!(
+        (late.source, late.finding, late.attempt),
+        (EvidenceSource::LateReply, EvidenceFinding::Accepted, Some(1))
+    );
     assert_eq!(found.attempts[0].outcome, Some(Outcome::Accepted));
     assert_eq!(all_events(&store, TEAM).await.pop().unwrap().event.data["corrected"], true);
     assert_eq!(lease_handoffs(&store, 10, T0.plus(HOUR)).await, []);
@@ -209,7 +215,7 @@ pub(super) async fn a_late_refusal_requeues_only_when_no_other_attempt_is_unknow
 
     let (status, email) = record_attempt(&store, &first, ReplyMeaning::Refused, T0).await;
     assert_eq!((status, email.state()), (HandoffActionStatus::Stale, EmailState::Unknown));
-    assert_eq!(load_handoff(&store, &first).await.progress.doubts, [2]);
+    assert_eq!(load_handoff(&store, &first).await.progress.attempts_in_doubt, [2]);
 
     let (status, email) = record_attempt(&store, &second, ReplyMeaning::Deferred, T0.plus(3)).await;
     assert_eq!((status, email.state()), (HandoffActionStatus::Stale, EmailState::Queued));
@@ -246,7 +252,10 @@ pub(super) async fn an_unknown_attempt_is_retried_only_at_its_own_account(store:
         (status, after.state, after.fence, after.holder),
         (HandoffActionStatus::Done, HandoffState::Leased, 2, Some(NODE))
     );
-    assert_eq!((&after.progress.doubts[..], after.progress.asked, after.progress.may_duplicate), (&[1][..], 1, false));
+    assert_eq!(
+        (&after.progress.attempts_in_doubt[..], after.progress.unknown_checks, after.progress.may_duplicate),
+        (&[1][..], 1, false)
+    );
     assert_eq!(apply_action(&store, job.id, repeat("A"), T0).await.0, HandoffActionStatus::Stale);
 
     let elsewhere = LeasedJob { lease: LeaseRef { fence: 2, account: "B".into(), ..job.lease.clone() }, ..job.clone() };
@@ -268,7 +277,12 @@ pub(super) async fn a_refused_retry_leaves_the_first_attempt_unknown(store: Test
         let second = retry_attempt(&store, &first, T0).await;
         let (_, email) = record_attempt(&store, &second, meaning, T0).await;
         let doubts: &[u32] = if state == EmailState::Unknown { &[1] } else { &[] };
-        assert_eq!((email.state(), &email.handoffs[0].progress.doubts[..]), (state, doubts), "{}", meaning.as_str());
+        assert_eq!(
+            (email.state(), &email.handoffs[0].progress.attempts_in_doubt[..]),
+            (state, doubts),
+            "{}",
+            meaning.as_str()
+        );
     }
 }
 
@@ -287,7 +301,7 @@ pub(super) async fn the_resend_policy_resends_once_and_flags_may_duplicate(store
     let again = write_marker(&store, lease_only_handoff(&store, T0.plus(MINUTE)).await, T0).await;
     assert_eq!(record_attempt(&store, &again, ReplyMeaning::Unknown, T0).await.1.state(), EmailState::Unknown);
     assert_eq!(apply_action(&store, job.id, policy(), T0).await.0, HandoffActionStatus::Stale);
-    assert_eq!(load_handoff(&store, &job).await.progress.doubts, [1, 3]);
+    assert_eq!(load_handoff(&store, &job).await.progress.attempts_in_doubt, [1, 3]);
 }
 
 pub(super) async fn unknown_handoffs_are_returned_when_due(store: TestStore) {
@@ -297,7 +311,10 @@ pub(super) async fn unknown_handoffs_are_returned_when_due(store: TestStore) {
     let noted = new_evidence(EvidenceFinding::NotFound, None, T0);
     let before = load_email(&store, late.id).await;
     let (status, email) = apply_action(&store, late.id, wait(Some(T0.plus(900)), Some(noted.clone())), T0).await;
-    assert_eq!((status, email.rev, email.handoffs[0].progress.asked), (HandoffActionStatus::Done, before.rev, 1));
+    assert_eq!(
+        (status, email.rev, email.handoffs[0].progress.unknown_checks),
+        (HandoffActionStatus::Done, before.rev, 1)
+    );
 
     let due = store.due_unknown_handoffs(&own_accounts(), 10, T0.plus(SECOND)).await.unwrap();
     let ids: Vec<_> = due.iter().map(|(email, number)| (email.id, *number)).collect();

@@ -77,7 +77,7 @@ pub(super) async fn a_delay_report_proves_that_the_email_was_sent(store: TestSto
 
     assert_eq!((status, email.state(), email.settled_at), (HandoffActionStatus::Done, EmailState::Sent, Some(T0)));
     assert!(!email.handoffs[0].is_in_doubt());
-    assert_eq!(load_detail(&store, job.id).await.evidence.last().unwrap().says, EvidenceFinding::Delayed);
+    assert_eq!(load_detail(&store, job.id).await.evidence.last().unwrap().finding, EvidenceFinding::Delayed);
     assert_eq!(event_kinds(&store).await, ["email.accepted", "email.unknown", "email.sent", "email.resolved"]);
     assert_eq!(store.due_unknown_handoffs(&own_accounts(), 10, T0.plus(DAY)).await.unwrap(), []);
     assert_eq!(
@@ -146,7 +146,7 @@ pub(super) async fn a_crash_before_the_marker_requeues_the_handoff(store: TestSt
     assert_eq!(recovered, RecoveryCounts { queued: 1, unknown: 0, ..RecoveryCounts::default() });
     let after = load_handoff(&store, &job).await;
     assert_eq!(
-        (after.state, after.due_at, after.holder, after.progress.lapses),
+        (after.state, after.due_at, after.holder, after.progress.lost_leases),
         (HandoffState::Queued, Some(T0.plus(4)), None, 1)
     );
     assert_eq!(load_detail(&store, job.id).await.evidence[0].source, EvidenceSource::Crash);
@@ -160,12 +160,15 @@ pub(super) async fn a_crash_after_the_marker_makes_the_outcome_unknown(store: Te
 
     assert_eq!(recovered, RecoveryCounts { queued: 0, unknown: 1, ..RecoveryCounts::default() });
     let after = load_handoff(&store, &job).await;
-    assert_eq!((after.state, &after.progress.doubts[..], after.holder), (HandoffState::Unknown, &[1][..], None));
+    assert_eq!(
+        (after.state, &after.progress.attempts_in_doubt[..], after.holder),
+        (HandoffState::Unknown, &[1][..], None)
+    );
     // Unknown since the marker, not since the crash was noticed.
-    assert_eq!((after.progress.doubt_since, after.due_at), (Some(T0), Some(T0.plus(MINUTE + SECOND))));
+    assert_eq!((after.progress.in_doubt_since, after.due_at), (Some(T0), Some(T0.plus(MINUTE + SECOND))));
     assert_eq!(event_kinds(&store).await, ["email.accepted", "email.unknown"]);
     let evidence = load_detail(&store, job.id).await.evidence;
-    assert_eq!((evidence.len(), evidence[0].says, evidence[0].attempt), (1, EvidenceFinding::Lost, Some(1)));
+    assert_eq!((evidence.len(), evidence[0].finding, evidence[0].attempt), (1, EvidenceFinding::Lost, Some(1)));
 }
 
 pub(super) async fn a_handoff_fails_after_five_crashes_before_the_marker(store: TestStore) {

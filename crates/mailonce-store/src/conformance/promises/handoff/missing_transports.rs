@@ -115,7 +115,7 @@ pub(super) async fn an_orphan_is_reported_once_per_outage(store: TestStore) {
     ] {
         let (status, email) = apply_action(&store, id, orphan_action(T0.plus(since)), T0.plus(9)).await;
         assert_eq!((status, &email), (expected, &load_email(&store, id).await), "{since}");
-        assert_eq!(email.handoffs[0].progress.orphaned, Some(T0.plus(since)));
+        assert_eq!(email.handoffs[0].progress.transport_missing_since, Some(T0.plus(since)));
     }
     assert_eq!(event_kinds(&store).await, ["email.accepted", "handoff.orphaned", "handoff.orphaned"]);
     let event = all_events(&store, TEAM).await.pop().unwrap().event;

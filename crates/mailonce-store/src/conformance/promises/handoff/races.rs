@@ -133,7 +133,7 @@ pub(super) async fn a_concurrent_outcome_and_evidence_end_in_sent(store: TestSto
         let found = load_detail(&store, job.id).await;
         assert_eq!((found.email.state(), found.attempts[0].outcome), (EmailState::Sent, Some(Outcome::Accepted)));
         // A late reply is evidence, too.
-        let dedupe_ids: BTreeSet<_> = found.evidence.iter().filter_map(|evidence| evidence.once.clone()).collect();
+        let dedupe_ids: BTreeSet<_> = found.evidence.iter().filter_map(|evidence| evidence.dedup_key.clone()).collect();
         assert!(dedupe_ids.len() == 7 && found.evidence.len() <= 8, "{:?}", found.evidence);
         let own_events = all_events(&store, TEAM).await.into_iter().filter(|event| event.event.subject_id == job.id.0);
         assert_eq!(own_events.filter(|event| event.event.kind.as_str() == "email.sent").count(), 1);

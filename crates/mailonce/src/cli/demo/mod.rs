@@ -9,13 +9,13 @@ use hyper::Method;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::IsTerminal as _,
     path::{Path, PathBuf},
-    process::{ExitCode, Stdio},
+    process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 use tokio::{
-    process::{Child, Command},
     sync::{Barrier, watch},
     task::JoinSet,
     time::{Instant, sleep},
@@ -23,20 +23,17 @@ use tokio::{
 
 use super::{
     ServerArgs,
-    client::{CliClient, DEV_FILE},
+    client::CliClient,
     exit,
     progress::Progress,
     prove::sink::{CountingSink, MARKER_PREFIX},
 };
-use crate::cli::{
-    error::CliError,
-    printer::{Printer, display_text},
-};
-use crate::{
-    entropy::{random_name, wall_time},
-    http::html::escape_html,
-    private_file,
-};
+use crate::cli::printer::{Printer, display_text};
+use crate::entropy::{random_name, wall_time};
+use server::DemoServer;
+
+mod server;
+mod timeline_page;
 
 /// Timeout of each step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -80,13 +77,33 @@ struct StormResult {
 pub(super) async fn demo(out: &Printer, verb: DemoVerb) -> anyhow::Result<ExitCode> {
     let DemoVerb::Storm(args) = verb;
     let data = args.data.join("storm");
-    let storm = storm(&data, args.callers).await?;
-    let page = storm.write_timeline_page(&data)?;
+    let (mut server, storm) = storm(&data, args.callers).await?;
+    let page = timeline_page::write(&storm, &data)?;
     storm.show(out, &data, &page);
+    if !out.is_json() && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        show_dashboard(out, &server, &storm).await?;
+    }
+    server.stop().await?;
     Ok(if storm.is_exactly_once() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-async fn storm(data: &Path, callers: u32) -> anyhow::Result<StormResult> {
+/// Prints a link to the email's page, and keeps the server until the person has seen it.
+async fn show_dashboard(out: &Printer, server: &DemoServer, storm: &StormResult) -> anyhow::Result<()> {
+    let id = display_text(&storm.email["id"]);
+    out.print_line("");
+    out.print_line(&format!(
+        "See it in the dashboard (the link works once): {}?next=/emails/{id}",
+        server.sign_in_link()?
+    ));
+    out.print_line("Press Enter to stop the server of the demo.");
+    // Ctrl-C ends both: the terminal sends it to the server, too.
+    let waiting = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
+    waiting.await.context("waiting at the terminal")?.context("reading from the terminal")?;
+    Ok(())
+}
+
+/// Runs the demo. Its server is still running afterwards.
+async fn storm(data: &Path, callers: u32) -> anyhow::Result<(DemoServer, StormResult)> {
     let progress = Progress::bar("clients answered", u64::from(callers));
     let sink = CountingSink::listen(([127, 0, 0, 1], 0).into()).await?;
     progress.print_line(&format!("{callers} clients send the same email; the server is killed halfway."));
@@ -94,7 +111,7 @@ async fn storm(data: &Path, callers: u32) -> anyhow::Result<StormResult> {
     // Hand-off is paused until the kill, so that the crash falls between accept and delivery.
     server.start("paused").await?;
     let marker = marker();
-    let clients = StormClients::new(server.reach.clone(), &marker, progress);
+    let clients = StormClients::new(server.server.clone(), &marker, progress);
     let third = callers / 3;
     let mut tasks = JoinSet::new();
     clients.spawn_clients(&mut tasks, third).wait().await;
@@ -117,13 +134,12 @@ async fn storm(data: &Path, callers: u32) -> anyhow::Result<StormResult> {
     }
     let back = format!("  server back after {} ms, all {callers} clients answered", downtime.as_millis());
     clients.progress.print_line(&back);
-    let mut email = wait_until_final(&server.reach, ids.first().context("no client got an answer")?).await?;
+    let mut email = wait_until_final(&server.server, ids.first().context("no client got an answer")?).await?;
     sink.wait_for_mails(&BTreeMap::from([(marker.clone(), 1)]), Duration::from_millis(500), STEP_TIMEOUT).await;
     let delivered = sink.counts_by_marker().get(&marker).copied().unwrap_or(0);
-    server.stop().await?;
     let kill = [(killed_at, "the server is killed (kill -9)"), (restarted_at, "the server starts again")];
     add_to_timeline(&mut email, &kill.map(|(at, what)| json!({ "at": at.to_string(), "description": what })));
-    Ok(StormResult { callers, answered_before_kill: answered, downtime, calls, ids, delivered, email })
+    Ok((server, StormResult { callers, answered_before_kill: answered, downtime, calls, ids, delivered, email }))
 }
 
 /// Adds entries that the ledger cannot know, and merges repeated ones. Times have one format, so that they sort as text.
@@ -154,10 +170,10 @@ fn marker() -> String {
 }
 
 /// Waits until the state of an email is final.
-async fn wait_until_final(reach: &ServerArgs, id: &str) -> anyhow::Result<Value> {
+async fn wait_until_final(server: &ServerArgs, id: &str) -> anyhow::Result<Value> {
     let end = Instant::now() + STEP_TIMEOUT;
     loop {
-        let email = CliClient::find(reach)?.get(&format!("/v1/emails/{id}")).await?;
+        let email = CliClient::find(server)?.get(&format!("/v1/emails/{id}")).await?;
         let in_flight = matches!(email["state"].as_str(), Some("queued" | "sending" | "scheduled"));
         if !in_flight || Instant::now() > end {
             return Ok(email);
@@ -168,7 +184,7 @@ async fn wait_until_final(reach: &ServerArgs, id: &str) -> anyhow::Result<Value>
 
 /// Clients that send the same email.
 struct StormClients {
-    reach: ServerArgs,
+    server: ServerArgs,
     body: Arc<Value>,
     /// Number of clients that have an answer.
     answers: watch::Sender<usize>,
@@ -176,7 +192,7 @@ struct StormClients {
 }
 
 impl StormClients {
-    fn new(reach: ServerArgs, marker: &str, progress: Progress) -> Self {
+    fn new(server: ServerArgs, marker: &str, progress: Progress) -> Self {
         let order = marker.trim_start_matches(MARKER_PREFIX).trim_end_matches("-demo");
         let body = json!({
             "from": "shop@mailonce.test",
@@ -185,7 +201,7 @@ impl StormClients {
             "text": format!("Thank you for your order.\n\n{marker}"),
             "intent": { "type": "order.confirmation", "entity": format!("order_{order}") },
         });
-        Self { reach, body: Arc::new(body), answers: watch::Sender::new(0), progress: Arc::new(progress) }
+        Self { server, body: Arc::new(body), answers: watch::Sender::new(0), progress: Arc::new(progress) }
     }
 
     /// Spawns clients that start together, once the returned barrier is waited on. Each returns the id it received and
@@ -193,11 +209,11 @@ impl StormClients {
     fn spawn_clients(&self, tasks: &mut JoinSet<anyhow::Result<(String, u32)>>, callers: u32) -> Arc<Barrier> {
         let barrier = Arc::new(Barrier::new(callers as usize + 1));
         for _ in 0..callers {
-            let (reach, body, answers) = (self.reach.clone(), Arc::clone(&self.body), self.answers.clone());
+            let (server, body, answers) = (self.server.clone(), Arc::clone(&self.body), self.answers.clone());
             let (start, progress) = (Arc::clone(&barrier), Arc::clone(&self.progress));
             tasks.spawn(async move {
                 start.wait().await;
-                let result = call_until_final(&reach, &body).await;
+                let result = call_until_final(&server, &body).await;
                 answers.send_modify(|answers| *answers += 1);
                 progress.advance();
                 result
@@ -218,96 +234,17 @@ impl StormClients {
 }
 
 /// Retries until there is an answer, as an agent does.
-async fn call_until_final(reach: &ServerArgs, body: &Value) -> anyhow::Result<(String, u32)> {
+async fn call_until_final(server: &ServerArgs, body: &Value) -> anyhow::Result<(String, u32)> {
     let end = Instant::now() + STEP_TIMEOUT;
     let mut tries = 0;
     loop {
         tries += 1;
-        let request = async { CliClient::find(reach)?.call(Method::POST, "/v1/emails", None, Some(body)).await };
+        let request = async { CliClient::find(server)?.call(Method::POST, "/v1/emails", None, Some(body)).await };
         match request.await {
             Ok((_, answer)) => return Ok((answer["id"].as_str().unwrap_or_default().to_owned(), tries)),
             Err(error) if Instant::now() > end => return Err(error),
             Err(_) => sleep(RETRY_DELAY).await,
         }
-    }
-}
-
-/// The server of the demo.
-struct DemoServer {
-    reach: ServerArgs,
-    config: PathBuf,
-    log: PathBuf,
-    child: Option<Child>,
-}
-
-impl DemoServer {
-    /// Prepares the data directory, with a configuration that sends mail to a local port.
-    fn new(data: &Path, relay: u16) -> anyhow::Result<Self> {
-        private_file::create_dir(data).with_context(|| format!("creating {}", data.display()))?;
-        let config = data.join("storm.toml");
-        let relay = format!(
-            "[[transports]]\nname = \"counter\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {relay}\ntls = \"none\"\n"
-        );
-        std::fs::write(&config, relay).with_context(|| format!("writing {}", config.display()))?;
-        let reach = ServerArgs { url: None, api_key: None, data: data.to_owned(), ca_file: None };
-        Ok(Self { reach, config, log: data.join("storm.log"), child: None })
-    }
-
-    /// Starts the server, and waits until it answers.
-    async fn start(&mut self, handoff: &str) -> anyhow::Result<()> {
-        let file = self.reach.data.join(DEV_FILE);
-        if file.exists() {
-            std::fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
-        }
-        let log = std::fs::File::create(&self.log).with_context(|| format!("writing {}", self.log.display()))?;
-        let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MAILONCE_")) {
-            command.env_remove(name);
-        }
-        command.args(["dev", "--http", "127.0.0.1:0", "--smtp", "off", "--config"]).arg(&self.config);
-        command.arg("--data").arg(&self.reach.data).env("MAILONCE_HANDOFF", handoff).kill_on_drop(true);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.child = Some(command.spawn().context("starting the server")?);
-        let end = Instant::now() + STEP_TIMEOUT;
-        while !self.is_serving().await {
-            let ended = self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
-            if ended || Instant::now() > end {
-                let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-                let next = "check that no other process uses this folder, or choose another --data";
-                let detail = format!("the server of the demo did not start: {}", log.trim());
-                return Err(CliError::new("not_started", detail, next).into());
-            }
-            sleep(RETRY_DELAY).await;
-        }
-        Ok(())
-    }
-
-    async fn is_serving(&self) -> bool {
-        match CliClient::find(&self.reach) {
-            Ok(client) => client.get("/v1/emails?limit=1").await.is_ok(),
-            Err(_) => false,
-        }
-    }
-
-    /// Kills the server with SIGKILL.
-    async fn kill(&mut self) -> anyhow::Result<()> {
-        match self.child.take() {
-            Some(mut child) => child.kill().await.context("killing the server"),
-            None => Ok(()),
-        }
-    }
-
-    /// Stops the server with SIGTERM, and waits until it has ended.
-    async fn stop(&mut self) -> anyhow::Result<()> {
-        let Some(mut child) = self.child.take() else { return Ok(()) };
-        if let Some(id) = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
-            rustix::process::kill_process(id, rustix::process::Signal::TERM).context("stopping the server")?;
-        }
-        tokio::time::timeout(STEP_TIMEOUT, child.wait())
-            .await
-            .context("the server does not stop")?
-            .context("stopping the server")?;
-        Ok(())
     }
 }
 
@@ -321,26 +258,6 @@ impl StormResult {
         let emails = |count: usize| if count == 1 { "1 email".to_owned() } else { format!("{count} emails") };
         let (accepted, delivered) = (emails(self.ids.len()), emails(self.delivered as usize));
         format!("Result: {} requests, {accepted} accepted, {delivered} delivered.", self.calls)
-    }
-
-    /// Writes the timeline as an HTML page into the data directory, and returns its `file://` URL.
-    fn write_timeline_page(&self, data: &Path) -> anyhow::Result<String> {
-        let row = |entry: &Value| {
-            format!(
-                "<tr><td>{}</td><td>{}</td></tr>\n",
-                escape_html(&time_of_day(entry)),
-                escape_html(&display_text(&entry["description"]))
-            )
-        };
-        let rows: String = self.email["timeline"].as_array().into_iter().flatten().map(row).collect();
-        let page = include_str!("storm.html")
-            .replace("{verdict}", &escape_html(&self.verdict()))
-            .replace("{id}", &escape_html(&display_text(&self.email["id"])))
-            .replace("{rows}", &rows);
-        let file = data.join("timeline.html");
-        std::fs::write(&file, page).with_context(|| format!("writing {}", file.display()))?;
-        let path = std::fs::canonicalize(&file).with_context(|| format!("finding {}", file.display()))?;
-        Ok(format!("file://{}", path.display().to_string().replace('%', "%25").replace(' ', "%20")))
     }
 
     fn show(&self, out: &Printer, data: &Path, page: &str) {
