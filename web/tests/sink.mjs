@@ -1,4 +1,4 @@
-// Where email leads to in tests: an SMTP server that accepts everything, and an HTTPS server that takes cards.
+// Where email leads to in tests: an SMTP server, and an HTTPS server that takes cards.
 import { execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { createServer as createHttpsServer } from "node:https";
@@ -25,8 +25,8 @@ const header = (raw, name) => {
   return new RegExp(`^${name}: *(.*)$`, "im").exec(unfolded)?.[1];
 };
 
-/** Speaks the server's side of one SMTP connection, and gives every mail that was accepted to `take`. */
-const converse = (socket, take) => {
+/** Speaks the server's side of one SMTP connection, and gives every mail that was accepted to `take`. `answer` is for a recipient. */
+const converse = (socket, take, answer) => {
   let input = "";
   let mail = null;
   let inData = false;
@@ -48,9 +48,10 @@ const converse = (socket, take) => {
     input = input.slice(end + 2);
     const address = /<(.*?)>/.exec(line)?.[1];
     if (/^MAIL/i.test(line)) mail = { from: address, to: [] };
-    if (/^RCPT/i.test(line)) mail.to.push(address);
+    const isRecipient = /^RCPT/i.test(line);
+    if (isRecipient) mail.to.push(address);
     inData = /^DATA/i.test(line);
-    say(inData ? "354 go on" : /^QUIT/i.test(line) ? "221 bye" : "250 ok");
+    say(inData ? "354 go on" : /^QUIT/i.test(line) ? "221 bye" : isRecipient ? answer(address) : "250 ok");
     return true;
   };
   // A client that goes away in the middle of a mail has handed over nothing.
@@ -62,13 +63,13 @@ const converse = (socket, take) => {
   say("220 sink.example");
 };
 
-/** Accepts mail. `mails` has `{ from, to, raw, subject, text }` of each. */
-export const startMailSink = async () => {
+/** Takes mail, unless `answer` refuses a recipient. `mails` has `{ from, to, raw, subject, text }` of each. */
+export const startMailSink = async (answer = () => "250 ok") => {
   const mails = [];
   const sockets = new Set();
   const server = createServer((socket) => {
     sockets.add(socket.once("close", () => sockets.delete(socket)));
-    converse(socket, (mail) => mails.push(mail));
+    converse(socket, (mail) => mails.push(mail), answer);
   });
   const port = await listen(server);
   const config = `[[transports]]\nname = "sink"\nkind = "smtp"\nhost = "127.0.0.1"\nport = ${port}\ntls = "none"\n`;
