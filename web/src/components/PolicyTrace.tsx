@@ -11,8 +11,7 @@ const nameOf = ({ id, name }: Schema["PolicyStepBody"]): string => (id ? name : 
 export function PolicyTrace({ steps }: { steps: Schema["PolicyStepBody"][] }) {
   return (
     <Table label="Policy trace" rows={steps} keyOf={({ name, kind, id }) => `${kind} ${name} ${id ?? ""}`} columns={[
-      { head: "Check", cell: (step) => <strong>{nameOf(step)}</strong> },
-      { head: "Kind", wide: true, cell: ({ kind }) => kind },
+      { head: "Check", cell: (step) => <><strong>{nameOf(step)}</strong>{step.id && <span class="sub">{step.kind}</span>}</> },
       { head: "Verdict", cell: ({ verdict }) => <StateChip state={verdict} tone={VERDICTS[verdict]} /> },
       { head: "Why", cell: ({ why }) => why },
     ]} />

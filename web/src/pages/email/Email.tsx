@@ -56,8 +56,8 @@ function Content({ email }: { email: EmailDetail }) {
   if (email.text == null && email.html == null) return <p class="muted">The content is no longer stored.</p>;
   return (
     <div class="stack">
-      {email.text != null && <pre class="plain-text">{email.text}</pre>}
-      {email.html != null && <MailFrame html={email.html} label="HTML of the email" />}
+      {email.text != null && <section class="email-part"><h2>Text</h2><pre class="plain-text">{email.text}</pre></section>}
+      {email.html != null && <section class="email-part"><h2>HTML</h2><MailFrame html={email.html} label="HTML of the email" /></section>}
       {email.attachments.length > 0 && (
         <ul aria-label="Attachments">
           {email.attachments.map(({ filename, content_type: type, size }, index) => <li key={index}>{filename ?? "without a name"} <span class="muted">{type ?? "type not declared"}, {bytes(size)}</span></li>)}
