@@ -44,8 +44,8 @@ const signIn = async (page, dashboard) => {
   await page.waitForURL((url) => !url.pathname.startsWith("/sign-in"));
 };
 
-/** Records what must not happen. `allow` are patterns of console errors that a test causes on purpose. */
-const watchFaults = (page, dashboard, allow) => {
+/** Records what must not happen. `allow` are patterns of console errors that a test causes on purpose, `hosts` what may be called. */
+const watchFaults = (page, hosts, allow) => {
   const faults = [];
   page.on("console", (message) => {
     const text = `${message.text()} ${message.location().url}`;
@@ -53,23 +53,23 @@ const watchFaults = (page, dashboard, allow) => {
   });
   page.on("pageerror", (error) => faults.push(String(error.stack)));
   page.on("request", (request) => {
-    if (!/^(data|blob|about):/.test(request.url()) && !request.url().startsWith(dashboard)) faults.push(`request to ${request.url()}`);
+    if (!/^(data|blob|about):/.test(request.url()) && !hosts.some((host) => request.url().startsWith(host))) faults.push(`request to ${request.url()}`);
   });
   return faults;
 };
 
 /**
  * Runs `test({ page, context, dashboard, goto, picture, axe })` in a signed-in browser.
- * Options: `viewport`, `colorScheme`, `allow`, `signedIn` (true).
+ * Options: `viewport`, `colorScheme`, `allow`, `signedIn` (true), `javaScriptEnabled` (true), `hosts` (other servers that the test uses).
  */
-export const withBrowser = async (test, { viewport = DESKTOP, colorScheme = "light", allow = [], signedIn = true } = {}) => {
+export const withBrowser = async (test, { viewport = DESKTOP, colorScheme = "light", allow = [], signedIn = true, javaScriptEnabled = true, hosts = [] } = {}) => {
   const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
   try {
-    const context = await browser.newContext({ viewport, colorScheme, permissions: ["clipboard-read", "clipboard-write"], reducedMotion: "reduce" });
+    const context = await browser.newContext({ viewport, colorScheme, javaScriptEnabled, permissions: ["clipboard-read", "clipboard-write"], reducedMotion: "reduce" });
     const page = await context.newPage();
     page.setDefaultTimeout(PATIENCE_MS);
     if (signedIn) await signIn(page, MAILONCE_URL);
-    const faults = watchFaults(page, MAILONCE_URL, allow);
+    const faults = watchFaults(page, [MAILONCE_URL, ...hosts], allow);
     const goto = (path) => page.goto(MAILONCE_URL + path, { waitUntil: "load" });
     const picture = (name, options = {}) => SCREENSHOTS && page.screenshot({ path: `${SCREENSHOTS}/${name}.png`, ...options });
     await test({ page, context, dashboard: MAILONCE_URL, goto, picture, axe: (rules) => axe(page, rules) });

@@ -1,51 +1,73 @@
-// An identity provider (OpenID Connect) for tests, with keys of its own. Everybody who signs in is Ada, in the given teams.
-import assert from "node:assert/strict";
-import { createHash, generateKeyPairSync, randomUUID, sign } from "node:crypto";
+// An identity provider (OpenID Connect) for tests: `oidc-provider` on this machine, with its own pages for log-in and consent.
+// It demands PKCE and signs with RS256.
+import { generateKeyPairSync, randomUUID } from "node:crypto";
+import { writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
+import { join } from "node:path";
+import { Provider } from "oidc-provider";
 
 const CLIENT = "mailonce";
-const { publicKey, privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
 
-const part = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
+const newKey = () => ({ ...generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey.export({ format: "jwk" }), kid: randomUUID(), use: "sig", alg: "RS256" });
 
-const idToken = (issuer, nonce, teams) => {
-  const now = Math.floor(Date.now() / 1000);
-  const claims = { iss: issuer, aud: CLIENT, sub: "ada-1", nonce, iat: now, exp: now + 300, name: "Ada", email: "ada@example.com", email_verified: true, role: "admin", teams };
-  const signed = `${part({ alg: "RS256", kid: "key-1", typ: "JWT" })}.${part(claims)}`;
-  return `${signed}.${sign("sha256", Buffer.from(signed), privateKey).toString("base64url")}`;
+/** The pages of the provider ask another host for a font, and Chromium asks for an icon. */
+const withoutExtras = async (ctx, next) => {
+  await next();
+  if (ctx.path === "/favicon.ico") ctx.status = 204;
+  if (typeof ctx.body === "string") ctx.body = ctx.body.replace(/@import url\(.*?\);/, "");
 };
 
-/** Starts the provider. `teams` are the names that it says; `signIn(url)` returns the cookie of a new session at the server. */
-export const startProvider = async (teams) => {
-  const codes = new Map();
-  const answers = {
-    "/.well-known/openid-configuration": () => ({ issuer, authorization_endpoint: `${issuer}/auth`, token_endpoint: `${issuer}/token`, jwks_uri: `${issuer}/keys` }),
-    "/keys": () => ({ keys: [{ ...publicKey.export({ format: "jwk" }), kid: "key-1", use: "sig", alg: "RS256" }] }),
-    "/token": (body) => {
-      const form = new URLSearchParams(body);
-      const asked = codes.get(form.get("code"));
-      codes.delete(form.get("code"));
-      assert.equal(createHash("sha256").update(form.get("code_verifier")).digest("base64url"), asked.get("code_challenge"));
-      return { access_token: "unused", token_type: "Bearer", id_token: idToken(issuer, asked.get("nonce"), teams) };
-    },
-  };
-  const server = createServer((request, response) => {
-    let body = "";
-    request.on("data", (data) => (body += data));
-    request.on("end", () => response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answers[new URL(request.url, issuer).pathname](body))));
-  });
+/**
+ * Starts the provider for the server at `url`. `accounts` has the claims of each account by its name, and can be changed.
+ * The file with the client's secret is written to `folder`. `rotateKeys()` makes the provider start again with another key;
+ * it forgets who is logged in.
+ */
+export const startProvider = async (url, folder, accounts) => {
+  const [secret, file] = [randomUUID(), join(folder, "client-secret")];
+  await writeFile(file, secret);
+  let handle;
+  const server = createServer((request, response) => handle(request, response));
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
   const issuer = `http://127.0.0.1:${server.address().port}`;
-  const cookieOf = (response) => response.headers.getSetCookie().map((line) => line.split(";")[0]);
-  const signIn = async (url) => {
-    const start = await fetch(`${url}/sign-in/oidc`, { redirect: "manual" });
-    const asked = new URL(start.headers.get("location")).searchParams;
-    const code = randomUUID();
-    codes.set(code, asked);
-    const back = await fetch(`${url}/sign-in/oidc/callback?${new URLSearchParams({ code, state: asked.get("state") })}`, { redirect: "manual", headers: { cookie: cookieOf(start).join("; ") } });
-    assert.ok(back.status < 400, `${back.status} ${await back.text()}`);
-    return cookieOf(back).find((cookie) => cookie.startsWith("mailonce="));
+  const rotateKeys = () => {
+    const provider = new Provider(issuer, {
+      clients: [{ client_id: CLIENT, client_secret: secret, redirect_uris: [`${url}/sign-in/oidc/callback`], grant_types: ["authorization_code"], response_types: ["code"] }],
+      jwks: { keys: [newKey()] },
+      cookies: { keys: [randomUUID()] },
+      claims: { openid: ["sub"], profile: ["name", "groups", "teams"], email: ["email", "email_verified"] },
+      // Without this, claims are only in the answer of the user info endpoint.
+      conformIdTokenClaims: false,
+      pkce: { required: () => true },
+      findAccount: (_, id) => accounts[id] && { accountId: id, claims: () => ({ sub: id, ...accounts[id] }) },
+      ttl: { Session: 600, Interaction: 600, Grant: 600, IdToken: 300, AccessToken: 300 },
+    });
+    provider.use(withoutExtras);
+    handle = provider.callback();
   };
-  const config = `[oidc]\nissuer = "${issuer}"\nclient_id = "${CLIENT}"\nrole_claim = "role"\nteam_claim = "teams"\n`;
-  return { config, signIn, close: () => server.closeAllConnections() ?? server.close() };
+  rotateKeys();
+  const config = (more) => `[oidc]\nissuer = "${issuer}"\nclient_id = "${CLIENT}"\nclient_secret_file = ${JSON.stringify(file)}\n${more}`;
+  return { issuer, config, rotateKeys, close: () => server.closeAllConnections() ?? server.close() };
+};
+
+/** Opens `/sign-in` of the server and goes to the provider. */
+export const openProvider = async (page, url) => {
+  await page.goto(`${url}/sign-in`);
+  await page.getByRole("link", { name: "Sign in with 127.0.0.1" }).click();
+  await page.waitForURL((now) => now.pathname !== "/sign-in");
+};
+
+/** Signs in at the server with an account of the provider, which asks for log-in and consent when it has to. */
+export const signInWith = async (page, url, account) => {
+  await openProvider(page, url);
+  while (!page.url().startsWith(url)) {
+    const before = page.url();
+    const login = page.getByPlaceholder("Enter any login");
+    const button = page.getByRole("button", { name: /^(Sign-in|Continue)$/ });
+    await button.waitFor();
+    if (await login.count()) {
+      await login.fill(account);
+      await page.getByPlaceholder("and password").fill("anything");
+    }
+    await Promise.all([page.waitForURL((now) => now.href !== before), button.click()]);
+  }
 };

@@ -9,9 +9,9 @@ import { readdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { startDev } from "./server.mjs";
 
-const HELPERS = ["browser", "png", "provider", "run", "seed", "server", "smtp"];
+const HELPERS = ["browser", "oauth", "png", "provider", "run", "seed", "server", "sink", "smtp"];
 /** These need no server, or start one that is configured for them. */
-const WITHOUT_SERVER = ["dist", "teams"];
+const WITHOUT_SERVER = ["approval-links", "dist", "fields", "oidc", "teams"];
 const TIME_LIMIT_S = Number(process.env.TIME_LIMIT_S || 900);
 /** What all files together may take, so that the caller hears which file was slow before its own patience ends. */
 const TOTAL_LIMIT_S = 4 * TIME_LIMIT_S;

@@ -2,6 +2,7 @@
 // snippets name this server, metrics are drawn, the audit log has it all, and a setting is saved.
 import assert from "node:assert/strict";
 import { api, eventually, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
+import { connectProgram } from "./oauth.mjs";
 
 const apiKey = async ({ page, goto, axe }) => {
   await goto("/setup/api-keys");
@@ -66,24 +67,10 @@ const domainAndPerson = async ({ page, goto }) => {
   await page.getByRole("button", { name: "I have copied it" }).click();
 };
 
-/** A program that a person connects with its own sign-in, as MCP clients do. It comes back to the dashboard, which is on this machine. */
-const connectProgram = async ({ page, dashboard }) => {
-  const register = await fetch(`${dashboard}/oauth/register`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ client_name: "Robot <b>7</b>", redirect_uris: [`${dashboard}/live`] }) });
-  const { client_id: client } = await register.json();
-  const verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
-  const asked = { response_type: "code", client_id: client, redirect_uri: `${dashboard}/live`, state: "1", code_challenge: "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", code_challenge_method: "S256", resource: `${dashboard}/mcp` };
-  await page.goto(`${dashboard}/oauth/authorize?${new URLSearchParams(asked)}`);
-  await page.getByRole("button", { name: "Connect" }).click();
-  await page.waitForURL((url) => url.pathname === "/live" && url.searchParams.has("code"));
-  const code = new URL(page.url()).searchParams.get("code");
-  const body = new URLSearchParams({ grant_type: "authorization_code", client_id: client, code, code_verifier: verifier, redirect_uri: asked.redirect_uri });
-  assert.equal((await fetch(`${dashboard}/oauth/token`, { method: "POST", body })).status, 200);
-};
-
 /** The connection is listed with all inboxes, and its person can end it, whatever the role. */
 const connection = async (tools) => {
   const { page, goto } = tools;
-  await connectProgram(tools);
+  await connectProgram(tools, "Robot <b>7</b>");
   await goto("/setup/people");
   const row = page.getByRole("table", { name: "Connections" }).getByRole("row").filter({ hasText: "Robot <b>7</b>" });
   await row.getByRole("cell", { name: "all", exact: true }).waitFor();

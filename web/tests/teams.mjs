@@ -4,14 +4,15 @@ import assert from "node:assert/strict";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startProvider } from "./provider.mjs";
-import { startDev } from "./server.mjs";
+import { signInWith, startProvider } from "./provider.mjs";
+import { freeAddress, startDev } from "./server.mjs";
 
 const folder = await mkdtemp(join(tmpdir(), "mailonce-web-teams-"));
 const config = join(folder, "mailonce.toml");
-const provider = await startProvider(["default", "Support"]);
-await writeFile(config, provider.config);
-const server = await startDev({ MAILONCE_CONFIG: config });
+const http = await freeAddress();
+const provider = await startProvider(`http://${http}`, folder, { ada: { name: "Ada", groups: ["mailonce-admin"], teams: ["default", "Support"] } });
+await writeFile(config, provider.config('role_claim = "groups"\nteam_claim = "teams"\n'));
+const server = await startDev({ MAILONCE_CONFIG: config }, { http });
 Object.assign(process.env, server.env);
 const { api, eventually, withBrowser } = await import("./browser.mjs");
 
@@ -20,9 +21,8 @@ try {
   assert.equal(own.name, "default");
   const other = await api("POST", "/v1/teams", { name: "Support" });
   await api("POST", "/v1/emails", { from: "agent@mailonce.test", to: "eve@example.com", subject: "Of the first team", text: "Hi" }, { "idempotency-key": "first-team" });
-  const [name, value] = (await provider.signIn(process.env.MAILONCE_URL)).split("=");
-  await withBrowser(async ({ page, context, goto, dashboard }) => {
-    await context.addCookies([{ name, value, url: dashboard }]);
+  await withBrowser(async ({ page, goto, dashboard }) => {
+    await signInWith(page, dashboard, "ada");
     await goto("/emails");
     await page.getByRole("link", { name: "Of the first team" }).waitFor();
     await page.getByLabel("Team").selectOption("Support");
@@ -39,7 +39,7 @@ try {
     await page.getByRole("dialog").getByRole("textbox").first().fill("orders");
     await page.getByRole("dialog").getByRole("button", { name: /Create/ }).click();
     await page.getByRole("heading", { name: /^orders@/, level: 1 }).waitFor();
-  }, { signedIn: false });
+  }, { signedIn: false, hosts: [provider.issuer] });
 } finally {
   provider.close();
   await server.stop();

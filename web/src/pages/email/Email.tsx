@@ -9,8 +9,9 @@ import { isUsableKey } from "../../components/KeyName";
 import { Loading } from "../../components/Empty";
 import { MailFrame } from "../../components/MailFrame";
 import { Facts, PageHead } from "../../components/PageHead";
+import { PolicyTrace } from "../../components/PolicyTrace";
 import { Problem } from "../../components/Problem";
-import { StateChip, type Tone } from "../../components/StateChip";
+import { StateChip } from "../../components/StateChip";
 import { Table } from "../../components/Table";
 import { Tabs } from "../../components/Tabs";
 import { bytes, Time } from "../../components/Time";
@@ -22,8 +23,6 @@ import { Choices, EMAIL_CHOICES } from "../needs-you/Choices";
 import { Evidence } from "../needs-you/Evidence";
 import { Actions } from "./Actions";
 import { Waterfall } from "./Waterfall";
-
-const VERDICTS: Record<string, Tone> = { pass: "good", hold: "wait", refuse: "bad", flag: "wait", observe: "plain" };
 
 function Summary({ email }: { email: EmailDetail }) {
   const list = (addresses: string[] | undefined) => (addresses && addresses.length > 0 ? addresses.join(", ") : null);
@@ -57,8 +56,8 @@ function Content({ email }: { email: EmailDetail }) {
   if (email.text == null && email.html == null) return <p class="muted">The content is no longer stored.</p>;
   return (
     <div class="stack">
-      {email.text != null && <pre class="plain-text">{email.text}</pre>}
-      {email.html != null && <MailFrame html={email.html} label="HTML of the email" />}
+      {email.text != null && <section class="email-part"><h2>Text</h2><pre class="plain-text">{email.text}</pre></section>}
+      {email.html != null && <section class="email-part"><h2>HTML</h2><MailFrame html={email.html} label="HTML of the email" /></section>}
       {email.attachments.length > 0 && (
         <ul aria-label="Attachments">
           {email.attachments.map(({ filename, content_type: type, size }, index) => <li key={index}>{filename ?? "without a name"} <span class="muted">{type ?? "type not declared"}, {bytes(size)}</span></li>)}
@@ -68,16 +67,8 @@ function Content({ email }: { email: EmailDetail }) {
   );
 }
 
-function Policy({ email }: { email: EmailDetail }) {
-  if (email.policy.length === 0) return <p class="muted">No check was recorded.</p>;
-  return (
-    <Table label="Policy trace" rows={email.policy} keyOf={({ name, id }) => `${name} ${id ?? ""}`} columns={[
-      { head: "Check", cell: ({ name }) => name.replaceAll("_", " ") },
-      { head: "Verdict", cell: ({ verdict }) => <StateChip state={verdict} tone={VERDICTS[verdict]} /> },
-      { head: "Why", cell: ({ why }) => why },
-    ]} />
-  );
-}
+const Policy = ({ email }: { email: EmailDetail }) =>
+  (email.policy.length === 0 ? <p class="muted">No check was recorded.</p> : <PolicyTrace steps={email.policy} />);
 
 const Timeline = ({ email }: { email: EmailDetail }) => (
   <Table label="Timeline" rows={email.timeline} keyOf={({ at, description }) => `${at} ${description}`} columns={[

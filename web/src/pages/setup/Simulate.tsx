@@ -4,9 +4,9 @@ import { post } from "../../api/client";
 import type { Schema } from "../../api/types";
 import { TextField } from "../../components/Field";
 import { SubmitButton, useSubmit } from "../../components/FormDialog";
+import { PolicyTrace } from "../../components/PolicyTrace";
 import { Problem, ProblemBox } from "../../components/Problem";
 import { StateChip, type Tone } from "../../components/StateChip";
-import { Table } from "../../components/Table";
 import { announce } from "../../components/Toast";
 import { may } from "../../session/session";
 import { useFirstInbox } from "./first-inbox";
@@ -19,7 +19,6 @@ const WOULD: Record<Simulation["would"], { words: string; tone: Tone }> = {
   hold: { words: "It would be accepted and held.", tone: "wait" },
   refuse: { words: "It would be refused.", tone: "bad" },
 };
-const VERDICTS: Record<string, Tone> = { pass: "good", hold: "wait", refuse: "bad", flag: "wait", observe: "busy" };
 
 function Result({ simulation }: { simulation: Simulation }) {
   const { words, tone } = WOULD[simulation.would];
@@ -27,12 +26,7 @@ function Result({ simulation }: { simulation: Simulation }) {
     <div class="stack">
       <p class="row"><StateChip state={simulation.would} tone={tone} /> <strong>{words}</strong> {simulation.email && <a href={`/emails/${simulation.email}`}>Open it</a>}</p>
       {simulation.problem && <div class="notice bad"><ProblemBox problem={simulation.problem as unknown as Parameters<typeof ProblemBox>[0]["problem"]} /></div>}
-      <Table label="Policy trace" rows={simulation.policy} keyOf={({ name, kind, id }) => `${kind} ${name} ${id ?? ""}`} columns={[
-        { head: "Check", cell: ({ name }) => <strong>{name.replaceAll("_", " ")}</strong> },
-        { head: "Kind", wide: true, cell: ({ kind }) => kind },
-        { head: "Verdict", cell: ({ verdict }) => <StateChip state={verdict} tone={VERDICTS[verdict]} /> },
-        { head: "Why", cell: ({ why }) => why },
-      ]} />
+      <PolicyTrace steps={simulation.policy} />
     </div>
   );
 }
