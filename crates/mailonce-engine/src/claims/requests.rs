@@ -10,6 +10,7 @@ use mailonce_core::{
         period::PeriodLength,
     },
     control::budget_period::CalendarZone,
+    exact_json::ExactJson,
     id::{ApiKeyId, ClaimId, TeamId},
     intent::Intent,
     key::{Key, KeyHash},
@@ -18,7 +19,6 @@ use mailonce_core::{
     problem::{Code, Problem, shorten},
     ttl::{self, Ttl},
 };
-use serde_json::Value;
 
 use super::{Claims, tokens};
 use crate::{
@@ -84,9 +84,9 @@ pub struct ClaimView {
     /// The claim.
     pub claim: Claim,
     /// Its result, if it has one.
-    pub result: Option<Value>,
+    pub result: Option<ExactJson>,
     /// Its payload, if it was offered with one.
-    pub payload: Option<Value>,
+    pub payload: Option<ExactJson>,
 }
 
 /// The answer to a request for a claim, apart from refusals.
@@ -101,7 +101,7 @@ pub enum AcquireOutcome {
         /// The idempotency key for the system that performs the side effect.
         downstream_key: String,
         /// The payload of an offered claim.
-        payload: Option<Value>,
+        payload: Option<ExactJson>,
     },
     /// It ended before; this is the stored answer.
     Ended(Box<ClaimView>),
@@ -127,7 +127,7 @@ pub enum ClaimCommand {
         /// Any token of the claim.
         token: String,
         /// What it returned.
-        result: Option<Value>,
+        result: Option<ExactJson>,
     },
     /// The side effect did not happen.
     Fail {
@@ -143,7 +143,7 @@ pub enum ClaimCommand {
         /// What it says.
         says: ClaimEvidence,
         /// What the side effect returned.
-        result: Option<Value>,
+        result: Option<ExactJson>,
     },
     /// A person decides about an unknown claim.
     Resolve {
@@ -152,12 +152,16 @@ pub enum ClaimCommand {
         /// The revision that the person saw.
         rev: u32,
         /// What the side effect returned.
-        result: Option<Value>,
+        result: Option<ExactJson>,
     },
 }
 
 /// What to do when a claim is not unknown. The hint of the code is about emails.
 const NOT_UNKNOWN_HINT: &str = "Only claims in the state `unknown` can be resolved; read the claim to see its state.";
+
+fn invalid_payload(error: serde_json::Error) -> Problem {
+    Problem::new(Code::InvalidJson, format!("the payload is not JSON: {error}"))
+}
 
 fn not_found(id: ClaimId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no claim {id}"))
@@ -257,15 +261,15 @@ impl Claims {
 
     /// Makes a claim that waits for a worker, with the payload that the worker needs. The same key and payload again
     /// is the same claim.
-    pub async fn offer(&self, caller: &Caller, key: Key, payload: &Value) -> Result<Claim, Problem> {
+    pub async fn offer(&self, caller: &Caller, key: Key, payload: &ExactJson) -> Result<Claim, Problem> {
         require(caller, ApiKeyScope::Send)?;
         let clock = self.ctx.claim_clock();
         let offer = NewOffer {
             id: ClaimId(self.ctx.new_id(clock.now)),
             team: caller.team.id,
             key: key.clone(),
-            digest: payload_digest(payload),
-            payload: self.ctx.packer.pack_raw(payload.to_string().as_bytes()),
+            digest: payload_digest(payload).map_err(invalid_payload)?,
+            payload: self.ctx.packer.pack_raw(payload.as_str().as_bytes()),
         };
         let offered = self.ctx.store.offer_claim(offer, clock).await.map_err(unavailable)?;
         match (offered.answer, offered.claim) {
@@ -286,10 +290,11 @@ impl Claims {
     }
 
     /// Decodes a stored result or payload.
-    fn unpack(&self, id: ClaimId, stored: Option<Vec<u8>>) -> Result<Option<Value>, Problem> {
+    fn unpack(&self, id: ClaimId, stored: Option<Vec<u8>>) -> Result<Option<ExactJson>, Problem> {
         let Some(stored) = stored else { return Ok(None) };
         let bytes = self.ctx.packer.unpack_raw(&stored);
-        let value = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        let value = text.and_then(|text| ExactJson::from_stored(text).ok());
         if value.is_none() {
             tracing::error!(claim = %id, "the result or the payload of a claim cannot be decoded");
             return Err(Problem::new(Code::Internal, format!("claim {id} has contents that cannot be decoded")));
@@ -297,8 +302,8 @@ impl Claims {
         Ok(value)
     }
 
-    fn pack_result(&self, result: Option<&Value>) -> ReportedResult {
-        match result.map(Value::to_string) {
+    fn pack_result(&self, result: Option<&ExactJson>) -> ReportedResult {
+        match result.map(ExactJson::as_str) {
             None => ReportedResult::None,
             Some(text) if text.len() > MAX_RESULT_BYTES => ReportedResult::Omitted,
             Some(text) => ReportedResult::Stored(self.ctx.packer.pack_raw(text.as_bytes())),

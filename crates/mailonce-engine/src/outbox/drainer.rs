@@ -6,6 +6,7 @@
 
 use mailonce_core::{
     access::team::Team,
+    exact_json::ExactJson,
     failpoint,
     id::ClaimId,
     key::{Key, KeyError},
@@ -339,7 +340,7 @@ impl OutboxDrainer {
         let missing = || Problem::new(Code::InvalidKey, "a row for a claim must have a key");
         let key = row.given_key().ok_or_else(missing)?.map_err(invalid_key)?;
         let invalid = |error| Problem::new(Code::InvalidJson, format!("the payload of the row is not JSON: {error}"));
-        let payload = serde_json::from_str(&row.payload).map_err(invalid)?;
+        let payload = ExactJson::parse(&row.payload).map_err(invalid)?;
         self.claims.offer(caller, key, &payload).await.map(|claim| claim.id)
     }
 

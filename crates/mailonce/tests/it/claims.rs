@@ -230,6 +230,26 @@ over_every_engine! {
         assert_eq!(world.post("/v1/claims", &body("b")).await.expect_status(200)["result"], result.as_str());
     }
 
+    async fn the_numbers_of_a_result_keep_every_digit(world) {
+        let result = r#"{"total":12345678901234567890123.10,"rates":[0.12345678901234567891,-1E+2],"name":"é"}"#;
+        let spaced = result.replace(':', " : ");
+        let won = win(&world, &body("a")).await;
+        let fact = format!(r#"{{ "token": "{}", "result": {spaced} }}"#, won.token);
+        world.call(post(&format!("/v1/claims/{}/complete", won.id)).json_bytes(fact)).await.expect_status(200);
+        let found = win(&world, &body("b")).await;
+        let fact = format!(r#"{{ "says": "done", "result": {spaced} }}"#);
+        world.call(post(&format!("/v1/claims/{}/evidence", found.id)).json_bytes(fact)).await.expect_status(200);
+        for (key, id) in [("a", won.id), ("b", found.id)] {
+            let duplicate = world.post("/v1/claims", &body(key)).await.expect_status(200);
+            let read = world.get(&format!("/v1/claims/{id}")).await.expect_status(200);
+            for answer in [duplicate, read] {
+                assert!(answer.text.contains(&format!(r#""result":{result}"#)), "{}", answer.text);
+            }
+        }
+        let half = format!(r#"{{ "token": "{}", "result": "\ud83d" }}"#, win(&world, &body("c")).await.token);
+        world.call(post("/v1/claims/x/complete").json_bytes(half)).await.expect_problem(400, "invalid_json");
+    }
+
     async fn failures_end_the_claim_or_free_it(world) {
         let won = win(&world, &body("a")).await;
         let fail = |token: &str, retryable: bool| json!({ "token": token, "retryable": retryable, "reason": "card declined" });
