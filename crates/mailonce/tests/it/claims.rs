@@ -345,6 +345,27 @@ over_every_engine! {
         }
     }
 
+    async fn a_retry_after_a_lost_answer_keeps_the_period_of_its_first_try(world) {
+        let now = world.timestamp_in(0);
+        let number = |from: usize| now[from..from + 2].parse::<i64>().unwrap();
+        let passed_s = (number(11) * 60 + number(14)) * 60 + number(17);
+        world.advance_clock((86_400 - passed_s) * 1_000 - 2 * MINUTE);
+        let period = json!({ "every": "day", "time_zone": "UTC", "grace_s": 0 });
+        let call = |holder: &str| json!({
+            "intent": { "type": "report", "entity": "c17", "period": period }, "lease_s": 3_600, "holder": holder,
+        });
+        let first = world.post("/v1/claims", &call("first")).await.expect_status(201);
+        world.advance_clock(4 * MINUTE);
+        let retried = world.post("/v1/claims", &call("first")).await.expect_status(201);
+        assert_eq!((&retried["id"], &retried["period"], &retried["token"]), (&first["id"], &first["period"], &first["token"]));
+        let next = world.post("/v1/claims", &call("second")).await.expect_status(201);
+        assert_ne!(next["period"], first["period"], "another call counts for the new day");
+        // A call that comes much later is no retry, although its holder is the same.
+        world.advance_clock(9 * MINUTE);
+        let busy = world.post("/v1/claims", &call("first")).await.expect_problem(409, "busy");
+        assert_eq!(busy["period"], next["period"]);
+    }
+
     async fn another_fingerprint_is_a_mismatch(world) {
         let of = |text: &str| body_with("a", json!({ "fingerprint": text }));
         let won = win(&world, &of("100 EUR")).await;
