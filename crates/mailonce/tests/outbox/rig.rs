@@ -310,6 +310,13 @@ impl Server {
         body
     }
 
+    /// The events of these types: the object and the data of each.
+    pub(crate) async fn events(&self, types: &str) -> Vec<(String, Value)> {
+        let page = self.get(&format!("/v1/events?type={types}&limit=100")).await;
+        let event = |event: &Value| (event["about"]["id"].as_str().unwrap().to_owned(), event["data"].clone());
+        page["data"].as_array().unwrap().iter().map(event).collect()
+    }
+
     /// The emails in the ledger, in the order in which they were accepted.
     pub(crate) async fn emails(&self) -> Vec<Value> {
         let (mut emails, mut cursor) = (Vec::new(), String::new());
