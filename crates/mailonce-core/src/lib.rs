@@ -31,7 +31,7 @@
 //! | [`address`], [`cidr`] | email addresses, blocks of IP addresses |
 //! | [`hex`] | hashes as hexadecimal digits |
 //! | [`record`] | small objects of a team that are stored as JSON, such as rules and lists |
-//! | [`problem`], [`json_limits`] | errors returned to callers, the limits of a JSON document |
+//! | [`problem`], [`json_limits`], [`exact_json`] | errors returned to callers, the limits of a JSON document, JSON whose numbers keep every digit |
 //! | [`retry`] | how long to wait before the next attempt |
 //! | [`call_trace`] | ids by which a caller finds its own call again |
 //! | [`failpoint`] | named points at which the test harness stops a process; compiled out of a normal build |
@@ -45,6 +45,7 @@ pub mod commit_clock;
 pub mod control;
 pub mod conversation;
 pub mod events;
+pub mod exact_json;
 pub mod failpoint;
 pub mod handoff;
 pub mod header_block;

@@ -10,6 +10,7 @@ use crate::{
     conversation::escalation::{Escalation, EscalationState},
     events::event::{EventKind, NewEvent},
     id::TeamId,
+    outbox::reports::OutboxReports,
     string_enum::string_enum,
     time::Time,
 };
@@ -55,6 +56,8 @@ string_enum! {
         NotificationTarget = "notification_target",
         /// The access that a person gave to a client.
         Connection = "connection",
+        /// What an outbox has reported to its team.
+        Outbox = "outbox",
     }
 }
 
@@ -92,6 +95,7 @@ impl Record {
             RecordKind::Escalation => self.escalation_event(before)?,
             RecordKind::Domain => self.domain_event(before)?,
             RecordKind::Transport => self.transport_event(before)?,
+            RecordKind::Outbox => return self.outbox_event(before, now),
             _ => return None,
         };
         Some(NewEvent { kind, at: now, subject_id: self.id, rev: self.rev, data })
@@ -128,6 +132,12 @@ impl Record {
             _ => return None,
         };
         Some((kind, json!({ "transport": self.name, "reason": is.reason })))
+    }
+
+    fn outbox_event(&self, before: Option<&Self>, now: Time) -> Option<NewEvent> {
+        let (is, was) = (self.parse_json::<OutboxReports>()?, before.and_then(Self::parse_json::<OutboxReports>));
+        let (kind, row, data) = is.to_event(was.as_ref(), &self.name)?;
+        Some(NewEvent { kind, at: now, subject_id: row.unwrap_or(self.id), rev: self.rev, data })
     }
 
     fn parse_json<T: DeserializeOwned>(&self) -> Option<T> {

@@ -2,7 +2,7 @@
 //! outbox, in its own transaction.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 
@@ -10,6 +10,7 @@ use super::{Claim, ClaimChange, ClaimClock, ClaimState, LostHolderPolicy, Result
 use crate::{
     control::stop::{Stop, StopMode, Stops},
     events::event::EventKind,
+    exact_json::ExactJson,
     id::{ClaimId, TeamId},
     key::{Key, KeyHash},
     time::Time,
@@ -61,14 +62,14 @@ pub struct OfferResult {
     pub claim: Option<Claim>,
 }
 
-/// The hash of a payload. The order of the fields and the white space do not matter.
-pub fn payload_digest(payload: &Value) -> String {
-    // The maps of serde_json are sorted.
-    Sha256::digest(payload.to_string()).iter().fold(String::with_capacity(64), |mut hex, byte| {
+/// The hash of a payload. The order of the fields and the white space do not matter; every digit of a number does.
+pub fn payload_digest(payload: &ExactJson) -> Result<String, serde_json::Error> {
+    let hash = Sha256::digest(payload.canonical()?);
+    Ok(hash.iter().fold(String::with_capacity(64), |mut hex, byte| {
         // Writing to a string cannot fail.
         let _infallible = write!(hex, "{byte:02x}");
         hex
-    })
+    }))
 }
 
 impl NewOffer {

@@ -118,6 +118,12 @@ string_enum! {
         ClaimEvidence = "claim.evidence",
         /// A person decided about an unknown claim.
         ClaimResolved = "claim.resolved",
+        /// A row of an outbox was parked as a dead letter.
+        OutboxRowParked = "outbox.row_parked",
+        /// An outbox is not drained until an operator acts.
+        OutboxStopped = "outbox.stopped",
+        /// An outbox that had stopped is drained again.
+        OutboxResumed = "outbox.resumed",
         /// An act was recorded in the audit log. Only teams that ask for these events get them.
         AuditRecorded = "audit.recorded",
     }
@@ -151,6 +157,8 @@ impl EventKind {
             | Self::ClaimUnknown
             | Self::ClaimEvidence
             | Self::ClaimResolved => "claim",
+            Self::OutboxRowParked => "outbox_row",
+            Self::OutboxStopped | Self::OutboxResumed => "outbox",
             Self::AuditRecorded => "audit",
             _ => "email",
         }

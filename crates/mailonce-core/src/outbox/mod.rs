@@ -5,6 +5,8 @@
 //! rows, accepts each one under its key, and marks it. A crash between the accept and the mark is harmless: the row is
 //! offered again, and the same key gets the same email.
 
+pub mod reports;
+
 use uuid::Uuid;
 
 use crate::{
@@ -238,6 +240,17 @@ pub enum OutboxError {
     /// The database did not answer, or refused.
     #[error("the database cannot be used: {0}")]
     Unreachable(String),
+}
+
+impl OutboxError {
+    /// Whether it stays until an operator acts. A newer schema does not count: the servers are being upgraded.
+    pub fn needs_operator(&self) -> bool {
+        match self {
+            Self::NotInstalled(_) | Self::IdentityChanged(_) | Self::UnreadableTable(_) => true,
+            Self::WrongVersion { found, expected } => found < expected,
+            Self::Unreachable(_) => false,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use std::time::Duration;
 use uuid::Uuid;
 
-use crate::outbox::{LeasedRow, OutboxError, OutboxStatus, ParkedRow, RowEmail, RowRecord};
+use crate::outbox::{LeasedRow, OutboxError, OutboxStatus, ParkedRow, RowEmail, RowRecord, reports::ReportedRow};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, OutboxError>;
@@ -32,6 +32,11 @@ pub trait OutboxDatabase: Send + Sync + 'static {
     async fn parked(&self, before: Option<i64>, limit: usize) -> Result<Vec<ParkedRow>>;
     /// Whether a row is a dead letter. `None` when there is no such row.
     async fn is_parked(&self, row: Uuid) -> Result<Option<bool>>;
+    /// Up to `max` dead letters that were not reported to the team yet, oldest first. Fails with
+    /// [`OutboxError::IdentityChanged`] as [`Self::lease`] does: a copy of the database has the same dead letters.
+    async fn unreported(&self, max: usize) -> Result<Vec<ReportedRow>>;
+    /// Marks dead letters as reported, unless they were parked again meanwhile.
+    async fn mark_reported(&self, rows: &[ReportedRow]) -> Result<()>;
     /// Offers a dead letter again. A row that is not parked stays as it is, and so does one that this request has
     /// replayed before.
     async fn replay(&self, row: Uuid, request: Uuid) -> Result<()>;

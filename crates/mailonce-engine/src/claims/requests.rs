@@ -10,6 +10,7 @@ use mailonce_core::{
         period::PeriodLength,
     },
     control::budget_period::CalendarZone,
+    exact_json::ExactJson,
     id::{ApiKeyId, ClaimId, TeamId},
     intent::Intent,
     key::{Key, KeyHash},
@@ -18,7 +19,6 @@ use mailonce_core::{
     problem::{Code, Problem, shorten},
     ttl::{self, Ttl},
 };
-use serde_json::Value;
 
 use super::{Claims, tokens};
 use crate::{
@@ -84,9 +84,9 @@ pub struct ClaimView {
     /// The claim.
     pub claim: Claim,
     /// Its result, if it has one.
-    pub result: Option<Value>,
+    pub result: Option<ExactJson>,
     /// Its payload, if it was offered with one.
-    pub payload: Option<Value>,
+    pub payload: Option<ExactJson>,
 }
 
 /// The answer to a request for a claim, apart from refusals.
@@ -101,7 +101,7 @@ pub enum AcquireOutcome {
         /// The idempotency key for the system that performs the side effect.
         downstream_key: String,
         /// The payload of an offered claim.
-        payload: Option<Value>,
+        payload: Option<ExactJson>,
     },
     /// It ended before; this is the stored answer.
     Ended(Box<ClaimView>),
@@ -127,7 +127,7 @@ pub enum ClaimCommand {
         /// Any token of the claim.
         token: String,
         /// What it returned.
-        result: Option<Value>,
+        result: Option<ExactJson>,
     },
     /// The side effect did not happen.
     Fail {
@@ -143,7 +143,7 @@ pub enum ClaimCommand {
         /// What it says.
         says: ClaimEvidence,
         /// What the side effect returned.
-        result: Option<Value>,
+        result: Option<ExactJson>,
     },
     /// A person decides about an unknown claim.
     Resolve {
@@ -152,12 +152,26 @@ pub enum ClaimCommand {
         /// The revision that the person saw.
         rev: u32,
         /// What the side effect returned.
-        result: Option<Value>,
+        result: Option<ExactJson>,
     },
 }
 
+/// How long after its first try a call with a computed period counts as its retry, in milliseconds. Clients give up much
+/// earlier.
+const RETRY_WINDOW_MS: i64 = 600_000;
+
 /// What to do when a claim is not unknown. The hint of the code is about emails.
 const NOT_UNKNOWN_HINT: &str = "Only claims in the state `unknown` can be resolved; read the claim to see its state.";
+
+/// The key of a claim without a key of its own.
+fn derived_key(intent: &Intent) -> Result<Key, Problem> {
+    Key::parse(&intent.derive_key(&[]))
+        .map_err(|error| Problem::new(Code::Internal, format!("the key of an intent is not valid: {error}")))
+}
+
+fn invalid_payload(error: serde_json::Error) -> Problem {
+    Problem::new(Code::InvalidJson, format!("the payload is not JSON: {error}"))
+}
 
 fn not_found(id: ClaimId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no claim {id}"))
@@ -174,8 +188,8 @@ impl Claims {
     pub async fn acquire(&self, caller: &Caller, request: ClaimRequest) -> Result<AcquireOutcome, Problem> {
         require(caller, ApiKeyScope::Send)?;
         let clock = self.ctx.claim_clock();
-        let (key, intent) = self.identify(caller.team.id, request.identity).await?;
         let holder = request.holder.map(|holder| tokens::holder_hash(&self.ctx.secret, caller.team.id, &holder));
+        let (key, intent) = self.identify(caller.team.id, request.identity, holder.as_deref()).await?;
         let new = NewClaim {
             id: ClaimId(self.ctx.new_id(clock.now)),
             team: caller.team.id,
@@ -220,19 +234,17 @@ impl Claims {
     }
 
     /// The key and the intent of a request. A period is computed here, so that all callers agree on it.
-    async fn identify(&self, team: TeamId, identity: ClaimIdentity) -> Result<(Key, Option<Intent>), Problem> {
+    async fn identify(
+        &self,
+        team: TeamId,
+        identity: ClaimIdentity,
+        holder: Option<&str>,
+    ) -> Result<(Key, Option<Intent>), Problem> {
         let intent = match identity.intent {
-            Some((mut intent, period)) => {
-                intent.period = match period {
-                    None => None,
-                    Some(RequestedPeriod::Named(name)) => Some(name),
-                    Some(RequestedPeriod::Computed { every, zone, grace_s }) => {
-                        let zone = match zone {
-                            Some(zone) => zone,
-                            None => self.access.settings_of(team).await.map_err(unavailable)?.calendar_zone(),
-                        };
-                        Some(every.name_at(self.ctx.now(), &zone, grace_s))
-                    }
+            Some((intent, period)) => {
+                let intent = match period {
+                    None => intent,
+                    Some(period) => self.with_period(team, intent, period, holder).await?,
                 };
                 intent
                     .validate()
@@ -243,8 +255,7 @@ impl Claims {
         };
         let key = match (identity.key, &intent) {
             (Some(key), _) => key,
-            (None, Some(intent)) => Key::parse(&intent.derive_key(&[]))
-                .map_err(|error| Problem::new(Code::Internal, format!("the key of an intent is not valid: {error}")))?,
+            (None, Some(intent)) => derived_key(intent)?,
             (None, None) => {
                 return Err(Problem::invalid_field(
                     "key",
@@ -255,17 +266,53 @@ impl Claims {
         Ok((key, intent))
     }
 
+    /// The intent with its period. A retry of a call whose answer was lost keeps the period of its first try: a boundary
+    /// may have passed since, and the claim of the first try would be left behind.
+    async fn with_period(
+        &self,
+        team: TeamId,
+        intent: Intent,
+        period: RequestedPeriod,
+        holder: Option<&str>,
+    ) -> Result<Intent, Problem> {
+        let (every, zone, grace_s) = match period {
+            RequestedPeriod::Named(name) => return Ok(Intent { period: Some(name), ..intent }),
+            RequestedPeriod::Computed { every, zone, grace_s } => (every, zone, grace_s),
+        };
+        let zone = match zone {
+            Some(zone) => zone,
+            None => self.access.settings_of(team).await.map_err(unavailable)?.calendar_zone(),
+        };
+        let now = self.ctx.now();
+        let at = |time| Intent { period: Some(every.name_at(time, &zone, grace_s)), ..intent.clone() };
+        let (current, earlier) = (at(now), at(now.plus(-RETRY_WINDOW_MS)));
+        match holder {
+            Some(holder) if earlier != current && self.has_claimed(team, &earlier, holder).await? => Ok(earlier),
+            _ => Ok(current),
+        }
+    }
+
+    /// Whether this holder got the claim of an intent lately, and still has it or was lost with it.
+    async fn has_claimed(&self, team: TeamId, intent: &Intent, holder: &str) -> Result<bool, Problem> {
+        let key = Some(KeyHash::of_claim(team, &derived_key(intent)?));
+        let query = ClaimQuery { key, limit: 1, ..ClaimQuery::default() };
+        let found = self.ctx.store.claims(team, query).await.map_err(unavailable)?;
+        let since = self.ctx.now().plus(-RETRY_WINDOW_MS);
+        let lease = found.first().and_then(|claim| claim.lease.as_ref());
+        Ok(lease.is_some_and(|lease| lease.holder.as_deref() == Some(holder) && lease.issued_at >= since))
+    }
+
     /// Makes a claim that waits for a worker, with the payload that the worker needs. The same key and payload again
     /// is the same claim.
-    pub async fn offer(&self, caller: &Caller, key: Key, payload: &Value) -> Result<Claim, Problem> {
+    pub async fn offer(&self, caller: &Caller, key: Key, payload: &ExactJson) -> Result<Claim, Problem> {
         require(caller, ApiKeyScope::Send)?;
         let clock = self.ctx.claim_clock();
         let offer = NewOffer {
             id: ClaimId(self.ctx.new_id(clock.now)),
             team: caller.team.id,
             key: key.clone(),
-            digest: payload_digest(payload),
-            payload: self.ctx.packer.pack_raw(payload.to_string().as_bytes()),
+            digest: payload_digest(payload).map_err(invalid_payload)?,
+            payload: self.ctx.packer.pack_raw(payload.as_str().as_bytes()),
         };
         let offered = self.ctx.store.offer_claim(offer, clock).await.map_err(unavailable)?;
         match (offered.answer, offered.claim) {
@@ -286,10 +333,11 @@ impl Claims {
     }
 
     /// Decodes a stored result or payload.
-    fn unpack(&self, id: ClaimId, stored: Option<Vec<u8>>) -> Result<Option<Value>, Problem> {
+    fn unpack(&self, id: ClaimId, stored: Option<Vec<u8>>) -> Result<Option<ExactJson>, Problem> {
         let Some(stored) = stored else { return Ok(None) };
         let bytes = self.ctx.packer.unpack_raw(&stored);
-        let value = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        let value = text.and_then(|text| ExactJson::from_stored(text).ok());
         if value.is_none() {
             tracing::error!(claim = %id, "the result or the payload of a claim cannot be decoded");
             return Err(Problem::new(Code::Internal, format!("claim {id} has contents that cannot be decoded")));
@@ -297,8 +345,8 @@ impl Claims {
         Ok(value)
     }
 
-    fn pack_result(&self, result: Option<&Value>) -> ReportedResult {
-        match result.map(Value::to_string) {
+    fn pack_result(&self, result: Option<&ExactJson>) -> ReportedResult {
+        match result.map(ExactJson::as_str) {
             None => ReportedResult::None,
             Some(text) if text.len() > MAX_RESULT_BYTES => ReportedResult::Omitted,
             Some(text) => ReportedResult::Stored(self.ctx.packer.pack_raw(text.as_bytes())),

@@ -6,6 +6,7 @@
 
 use mailonce_core::{
     access::team::Team,
+    exact_json::ExactJson,
     failpoint,
     id::ClaimId,
     key::{Key, KeyError},
@@ -58,7 +59,7 @@ const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(15);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a round could not run.
-enum DrainError {
+pub(super) enum DrainError {
     /// The user's database.
     Database(OutboxError),
     /// The ledger, or the team is not in it.
@@ -88,18 +89,20 @@ struct Schedule {
     collect_at: Instant,
     /// Why the last look at the table failed.
     collect_error: Option<OutboxError>,
+    /// Whether this process reported last that the drain stopped. `None`: it reported nothing yet.
+    reported_stop: Option<bool>,
 }
 
 impl Schedule {
     fn new() -> Self {
         let now = Instant::now();
-        Self { refresh_at: now, refresh: JoinSet::new(), collect_at: now, collect_error: None }
+        Self { refresh_at: now, refresh: JoinSet::new(), collect_at: now, collect_error: None, reported_stop: None }
     }
 }
 
 /// The drainer of one outbox.
 pub struct OutboxDrainer {
-    ctx: Arc<Context>,
+    pub(super) ctx: Arc<Context>,
     outbound: Arc<Outbound>,
     claims: Arc<Claims>,
     pub(super) config: OutboxConfig,
@@ -127,12 +130,11 @@ impl OutboxDrainer {
         while !*stop.borrow() {
             let round = tokio::select! {
                 biased;
-                round = self.run_round(&mut schedule) => round,
+                round = self.run_and_report(&mut schedule) => round,
                 // A database that hangs does not keep the server from stopping. What was accepted and not marked is
                 // accepted again by the next drainer.
                 () = stop_timeout(stop.clone()) => return,
             };
-            self.report(round.as_ref().err());
             let pause = match round {
                 // More rows may be due, such as the next ones of their order keys.
                 Ok(leased) if leased > 0 => {
@@ -155,6 +157,13 @@ impl OutboxDrainer {
                 () = self.wait(pause) => {}
             }
         }
+    }
+
+    async fn run_and_report(self: &Arc<Self>, schedule: &mut Schedule) -> Result<usize, DrainError> {
+        let round = self.run_round(schedule).await;
+        self.report(round.as_ref().err());
+        schedule.reported_stop = self.report_stop(round.as_ref().err(), schedule.reported_stop).await;
+        round
     }
 
     /// Drains a batch, and copies rows from the table and writes states back when it is time. Returns how many rows were
@@ -189,7 +198,10 @@ impl OutboxDrainer {
         if schedule.refresh.is_empty() && schedule.refresh_at <= Instant::now() {
             schedule.refresh_at = Instant::now() + REFRESH_INTERVAL;
             let drainer = Arc::clone(self);
-            schedule.refresh.spawn(async move { drainer.write_back_states().await });
+            schedule.refresh.spawn(async move {
+                drainer.write_back_states().await?;
+                drainer.report_parked_rows().await
+            });
         }
         last
     }
@@ -339,7 +351,7 @@ impl OutboxDrainer {
         let missing = || Problem::new(Code::InvalidKey, "a row for a claim must have a key");
         let key = row.given_key().ok_or_else(missing)?.map_err(invalid_key)?;
         let invalid = |error| Problem::new(Code::InvalidJson, format!("the payload of the row is not JSON: {error}"));
-        let payload = serde_json::from_str(&row.payload).map_err(invalid)?;
+        let payload = ExactJson::parse(&row.payload).map_err(invalid)?;
         self.claims.offer(caller, key, &payload).await.map(|claim| claim.id)
     }
 

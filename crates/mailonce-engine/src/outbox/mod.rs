@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`config`] | what the configuration says about an outbox |
 //! | `drainer` | the loop of one outbox: leases rows, accepts each under its key, marks it |
+//! | `reports` | events when the drain stops and goes on, and for each dead letter |
 //! | [`queries`] | the state of the outboxes of a team, dead letters and their replay |
 //!
 //! Invariant: no transaction of the user's database is open while an email is accepted. A crash between the accept and
@@ -12,6 +13,7 @@
 pub mod config;
 mod drainer;
 pub mod queries;
+mod reports;
 
 pub use drainer::OutboxDrainer;
 

@@ -7,8 +7,8 @@ use crate::crash::failpoints::HopClass;
 use crate::crash::inbox_snapshot::{self, InboundRecord};
 use crate::harness::rng::fnv1a;
 use crate::proof::history::{
-    CallKind, CallRecord, Email, FaultRecord, History, HopArrival, HopCapability, InboundHistory, ReceivedWebhook,
-    WebhookHistory,
+    CallKind, CallRecord, ClaimHistory, Email, FaultRecord, History, HopArrival, HopCapability, InboundHistory,
+    ReceivedWebhook, WebhookHistory,
 };
 use crate::proof::{Invariant, Violation, check};
 use crate::sink::oracle::sink_log::{SinkLog, SinkLogLine, now_us};
@@ -250,7 +250,19 @@ impl SecondVerdict {
         for (flag, file) in SECOND_CHECKER_FILES {
             command.arg(flag).arg(root.join(file));
         }
-        let result = command.args(api).output().context("cannot run python3")?;
+        Self::read(command.args(api))
+    }
+
+    /// Runs the second checker of claims.
+    pub fn of_claims(program: &Path, history: &ClaimHistory) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("claims.json");
+        std::fs::write(&file, serde_json::to_vec(history)?)?;
+        Self::read(Command::new("python3").arg(program).arg(file))
+    }
+
+    fn read(command: &mut Command) -> Result<Self> {
+        let result = command.output().context("cannot run python3")?;
         let stdout = String::from_utf8_lossy(&result.stdout).into_owned();
         let why = String::from_utf8_lossy(&result.stderr).into_owned();
         ensure!(matches!(result.status.code(), Some(0 | 1)), "the second checker failed: {why}");

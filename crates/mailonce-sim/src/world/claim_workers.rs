@@ -10,6 +10,7 @@ use crate::world::conversation_mail;
 use mailonce_core::{
     claims::{Claim, ClaimEvidence, ClaimQuery, ClaimResolution, ClaimState, LostHolderPolicy},
     conversation::escalation::EscalationState,
+    exact_json::ExactJson,
     id::ClaimId,
     key::Key,
     ports::{claim_store::ClaimStore as _, store::StoreError},
@@ -156,8 +157,13 @@ fn reply_of<T>(
     }
 }
 
-fn result_text(result: Option<&Value>) -> Option<String> {
-    result.map(|value| value.as_str().unwrap_or_default().to_owned())
+fn result_text(result: Option<&ExactJson>) -> Option<String> {
+    result.map(|value| serde_json::from_str(value.as_str()).unwrap_or_default())
+}
+
+/// A name as a result.
+fn name_result(name: &str) -> Option<ExactJson> {
+    ExactJson::parse(&Value::from(name).to_string()).ok()
 }
 
 fn describe_outcome(outcome: &AcquireOutcome) -> ClaimReply {
@@ -282,7 +288,7 @@ impl ClaimCaller {
         shared.record_claim_effect(ClaimEffect { at: 0, team, key, worker, fence });
         self.pause().await;
         if ending == Ending::Complete {
-            let complete = ClaimCommand::Complete { token, result: Some(self.name.clone().into()) };
+            let complete = ClaimCommand::Complete { token, result: name_result(&self.name) };
             let _told = self.command(ClaimCallKind::Complete(fence, self.name.clone()), id, complete).await;
         }
     }
@@ -302,7 +308,7 @@ impl ClaimCaller {
         if shared.below(2) == 0 {
             let worker = shared.claim_effect_worker(&team_name(self.team), &self.key);
             let (says, result) = match &worker {
-                Some(worker) => (ClaimEvidence::Done, Some(Value::from(worker.clone()))),
+                Some(worker) => (ClaimEvidence::Done, name_result(worker)),
                 None => (ClaimEvidence::NotFound, None),
             };
             // Only a find is a fact that must be recorded.

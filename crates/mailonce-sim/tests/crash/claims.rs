@@ -3,9 +3,9 @@
 //!
 //! `MAILONCE_CLAIM_KILLS=N` sets the kills per store, `MAILONCE_SEED=S` the seed.
 
-use crate::fixtures::crash_tools;
+use crate::fixtures::{crash_tools, second_checker_of_claims};
 use mailonce_sim::{
-    crash::environment::CrashTools,
+    crash::{environment::CrashTools, verdict::SecondVerdict},
     harness::{
         child_processes::sleep,
         http,
@@ -279,6 +279,8 @@ fn check_store(store: Option<&str>, tools: &CrashTools) {
     print_line(&format!("{} calls, {:?}", claims.calls.len(), claims.count_by_kind()));
     let violations: Vec<String> = proof::check(&history).iter().map(Violation::to_string).collect();
     assert!(violations.is_empty(), "{}", violations.join("\n\n"));
+    let second = SecondVerdict::of_claims(&second_checker_of_claims(), claims).unwrap();
+    assert!(second.holds.contains("P17"), "only the second checker found a violation: {}", second.output);
     let states: BTreeSet<&str> = claims.claims.iter().map(|claim| claim.state.as_str()).collect();
     assert!(states.contains("completed") && states.contains("unknown"), "{states:?}");
 }
@@ -302,4 +304,6 @@ fn a_server_that_frees_begun_claims_is_convicted() {
     let history = play(&crash_tools(None), None, 8, Some("claim-freed-after-beginning"));
     let rules: BTreeSet<Rule> = proof::check(&history).into_iter().map(|violation| violation.rule).collect();
     assert!(rules.contains(&Rule::EffectTwice), "{rules:?}");
+    let second = SecondVerdict::of_claims(&second_checker_of_claims(), &history.claims).unwrap();
+    assert!(second.broken.contains("P17"), "the second checker missed it: {}", second.output);
 }

@@ -11,6 +11,11 @@ pub(crate) fn second_checker() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/prove-history")
 }
 
+/// The second checker of claims.
+pub(crate) fn second_checker_of_claims() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/prove-claims")
+}
+
 pub(crate) fn crash_tools(postgres: Option<PostgresServer>) -> CrashTools {
     let children = ChildProcesses::default();
     children.kill_children_on_signal(None).unwrap();

@@ -1,8 +1,10 @@
 //! Forged claims: P17.
 
 use crate::valid_history::{HistoryBuilder, broken_rules};
+use mailonce_sim::crash::verdict::SecondVerdict;
 use mailonce_sim::proof::Rule;
 use mailonce_sim::proof::history::{ClaimCall, ClaimCallKind, ClaimEffect, ClaimHistory, ClaimReply, ClaimRow, Event};
+use std::path::Path;
 
 pub(crate) const FORGED: &[Rule] = &[
     Rule::EffectTwice,
@@ -115,8 +117,19 @@ pub(crate) fn add_claims(scribe: &mut HistoryBuilder) {
     }
 }
 
+/// The rules that a forged history breaks. The second checker must agree whether there are any.
 fn broken(forge: impl FnOnce(&mut ClaimHistory)) -> Vec<Rule> {
-    broken_rules(|scribe| forge(&mut scribe.history.claims))
+    let mut second = None;
+    let rules = broken_rules(|scribe| {
+        forge(&mut scribe.history.claims);
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/prove-claims");
+        second = SecondVerdict::of_claims(&program, &scribe.history.claims).ok();
+    });
+    let second = second.expect("the second checker ran");
+    // It does not compare times.
+    let is_judged_twice = |rule: &Rule| *rule != Rule::FreedTooSoon;
+    assert_eq!(second.holds.contains("P17"), !rules.iter().any(is_judged_twice), "{rules:?}: {}", second.output);
+    rules
 }
 
 #[test]

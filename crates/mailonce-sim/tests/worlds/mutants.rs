@@ -126,9 +126,9 @@ fn state_after_late_refusal() -> HandoffState {
         attempt: Some(2),
         at: Time(1),
         source: EvidenceSource::LateReply,
-        says: EvidenceFinding::NotAccepted,
+        finding: EvidenceFinding::NotAccepted,
         detail: String::new(),
-        once: None,
+        dedup_key: None,
     };
     email.apply_action(&HandoffAction::AddEvidence(fact), Time(1));
     email.handoffs[0].state

@@ -143,6 +143,7 @@ RETURNS integer LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_
 DECLARE
     source "{schema}".source;
     source_name text;
+    order_key text := 'NULL::text';
     problem text;
     copied integer;
     row_count bigint;
@@ -161,17 +162,26 @@ BEGIN
         RAISE EXCEPTION '%', problem USING ERRCODE = 'MO003';
     END IF;
     source_name := format('%I.%I', source.table_schema, source.table_name);
+    IF (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = to_regclass(source_name) AND NOT a.attisdropped
+           AND a.attname IN ('aggregatetype', 'aggregateid')) = 2 THEN
+        order_key := 'left(s.aggregatetype::text || ''/'' || s.aggregateid::text, {max_key_chars})';
+    END IF;
+    -- The table has no column that says in which order its rows were written. The transaction that wrote a row, and the
+    -- statement within it, do.
     EXECUTE format(
         'WITH new_rows AS (
-            SELECT s.id, coalesce(s.payload, ''null'') AS payload FROM %s s
+            SELECT s.id, coalesce(s.payload, ''null'') AS payload, %s AS order_key,
+                   row_number() OVER (ORDER BY age(s.xmin) DESC, s.cmin::text::bigint, s.ctid) AS position
+              FROM %s s
              WHERE s.type::text = ANY ($1) AND NOT EXISTS (SELECT 1 FROM "{schema}".collected c WHERE c.id = s.id)
-             LIMIT $2
+             ORDER BY position LIMIT $2
          ), taken AS (
             INSERT INTO "{schema}".collected (id) SELECT n.id FROM new_rows n ON CONFLICT DO NOTHING RETURNING id
          )
-         INSERT INTO "{schema}".rows (payload, payload_bytes, key)
-         SELECT n.payload, octet_length(n.payload::text), ''outbox-'' || n.id FROM new_rows n JOIN taken t ON t.id = n.id',
-        source_name) USING source.types, max_rows;
+         INSERT INTO "{schema}".rows (payload, payload_bytes, key, order_key)
+         SELECT n.payload, octet_length(n.payload::text), ''outbox-'' || n.id, n.order_key
+           FROM new_rows n JOIN taken t ON t.id = n.id ORDER BY n.position',
+        order_key, source_name) USING source.types, max_rows;
     GET DIAGNOSTICS copied = ROW_COUNT;
     EXECUTE format('SELECT count(*) FROM %s', source_name) INTO row_count;
     IF row_count > 0 THEN
@@ -203,7 +213,7 @@ BEGIN
     PERFORM "{schema}".check_identity();
     -- The key of an older row may be forgotten, so accepting it could send a second email.
     UPDATE "{schema}".rows r
-       SET state = 'parked', parked_at = now(), holder = NULL, failure_code = 'too_old',
+       SET state = 'parked', parked_at = now(), is_reported = false, holder = NULL, failure_code = 'too_old',
            failure_detail = 'the row waited for more than {max_age_days} days, and its key may be forgotten: check whether it was accepted before you replay it'
      WHERE r.state = 'pending' AND r.due_at <= now() AND r.offered_at < now() - interval '{max_age_days} days';
     RETURN QUERY
@@ -242,7 +252,7 @@ RETURNS SETOF uuid LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_c
     UPDATE "{schema}".rows r
        SET state = o.state, holder = NULL, failure_code = o.code, failure_detail = o.detail,
            done_at = CASE WHEN o.state = 'done' THEN now() END,
-           parked_at = CASE WHEN o.state = 'parked' THEN now() END,
+           parked_at = CASE WHEN o.state = 'parked' THEN now() END, is_reported = o.state <> 'parked',
            due_at = CASE WHEN o.state = 'pending' THEN now() + o.pause_ms * interval '1 millisecond' ELSE r.due_at END,
            email_id = o.email_id, email_state = o.email_state, email_rev = o.email_rev, claim_id = o.claim_id,
            -- Most emails are sent within a second.
@@ -295,6 +305,26 @@ $$;
 CREATE OR REPLACE FUNCTION "{schema}".is_parked(row_id uuid)
 RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT r.state = 'parked' FROM "{schema}".rows r WHERE r.id = row_id
+$$;
+
+-- Dead letters that were not reported to the team yet, oldest first.
+CREATE OR REPLACE FUNCTION "{schema}".unreported(max_rows integer)
+RETURNS TABLE (id uuid, kind text, code text, parked_ms bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM "{schema}".check_identity();
+    RETURN QUERY
+    SELECT r.id, r.kind, r.failure_code, (extract(epoch FROM r.parked_at) * 1000)::bigint
+      FROM "{schema}".rows r WHERE NOT r.is_reported AND r.state = 'parked' ORDER BY r.seq LIMIT max_rows;
+END $$;
+
+-- Marks dead letters as reported, unless they were replayed and parked again meanwhile.
+CREATE OR REPLACE FUNCTION "{schema}".mark_reported(row_ids uuid[], parked_times bigint[])
+RETURNS void LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE "{schema}".rows r SET is_reported = true
+      FROM unnest(row_ids, parked_times) AS t (id, parked_ms)
+     WHERE r.id = t.id AND (extract(epoch FROM r.parked_at) * 1000)::bigint = t.parked_ms
 $$;
 
 -- Offers a dead letter again, once for each request. Any other row stays as it is.

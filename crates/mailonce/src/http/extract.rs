@@ -8,17 +8,18 @@ use axum::{
 use http_body_util::LengthLimitError;
 use mailonce_core::{
     call_trace::{self, CallTrace},
+    exact_json::ExactJson,
     key::{EmailKey, Key},
     limits,
     outbound::{digest, email::Channel},
-    problem::{Code, Problem},
+    problem::{Code, Problem, shorten},
 };
 use mailonce_engine::{
     Caller, KeyedCall,
     access::{api_keys::CredentialKind, oauth_tokens::is_access_token},
     events::endpoints::WIRE_VERSION,
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use std::{net::IpAddr, time::Duration};
 
@@ -271,6 +272,22 @@ impl RawBody {
         // `serde_json::Value` writes object members sorted by name.
         let value: serde_json::Value = self.parse_or_empty()?;
         Ok(value.to_string().into_bytes())
+    }
+
+    /// The field `result` with every digit of its numbers. `parsed` is the field as the parser of the body read it, which
+    /// rounds them, and names the field of an error.
+    pub(crate) fn exact_result(&self, parsed: Option<&serde_json::Value>) -> Result<Option<ExactJson>, Problem> {
+        #[derive(Deserialize)]
+        struct ResultField<'a> {
+            #[serde(borrow, default)]
+            result: Option<&'a RawValue>,
+        }
+        if parsed.is_none() {
+            return Ok(None);
+        }
+        let invalid = |error: serde_json::Error| Problem::new(Code::InvalidJson, shorten(&error.to_string()));
+        let ResultField { result } = serde_json::from_slice(&self.0).map_err(invalid)?;
+        result.map(|result| ExactJson::parse(result.get()).map_err(invalid)).transpose()
     }
 
     /// Parses the body as JSON; an empty body counts as `{}`.

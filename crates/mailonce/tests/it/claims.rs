@@ -230,6 +230,26 @@ over_every_engine! {
         assert_eq!(world.post("/v1/claims", &body("b")).await.expect_status(200)["result"], result.as_str());
     }
 
+    async fn the_numbers_of_a_result_keep_every_digit(world) {
+        let result = r#"{"total":12345678901234567890123.10,"rates":[0.12345678901234567891,-1E+2],"name":"é"}"#;
+        let spaced = result.replace(':', " : ");
+        let won = win(&world, &body("a")).await;
+        let fact = format!(r#"{{ "token": "{}", "result": {spaced} }}"#, won.token);
+        world.call(post(&format!("/v1/claims/{}/complete", won.id)).json_bytes(fact)).await.expect_status(200);
+        let found = win(&world, &body("b")).await;
+        let fact = format!(r#"{{ "says": "done", "result": {spaced} }}"#);
+        world.call(post(&format!("/v1/claims/{}/evidence", found.id)).json_bytes(fact)).await.expect_status(200);
+        for (key, id) in [("a", won.id), ("b", found.id)] {
+            let duplicate = world.post("/v1/claims", &body(key)).await.expect_status(200);
+            let read = world.get(&format!("/v1/claims/{id}")).await.expect_status(200);
+            for answer in [duplicate, read] {
+                assert!(answer.text.contains(&format!(r#""result":{result}"#)), "{}", answer.text);
+            }
+        }
+        let half = format!(r#"{{ "token": "{}", "result": "\ud83d" }}"#, win(&world, &body("c")).await.token);
+        world.call(post("/v1/claims/x/complete").json_bytes(half)).await.expect_problem(400, "invalid_json");
+    }
+
     async fn failures_end_the_claim_or_free_it(world) {
         let won = win(&world, &body("a")).await;
         let fail = |token: &str, retryable: bool| json!({ "token": token, "retryable": retryable, "reason": "card declined" });
@@ -323,6 +343,27 @@ over_every_engine! {
         ] {
             world.post("/v1/claims", &request(period)).await.expect_problem(422, "invalid_field").expect_field(field);
         }
+    }
+
+    async fn a_retry_after_a_lost_answer_keeps_the_period_of_its_first_try(world) {
+        let now = world.timestamp_in(0);
+        let number = |from: usize| now[from..from + 2].parse::<i64>().unwrap();
+        let passed_s = (number(11) * 60 + number(14)) * 60 + number(17);
+        world.advance_clock((86_400 - passed_s) * 1_000 - 2 * MINUTE);
+        let period = json!({ "every": "day", "time_zone": "UTC", "grace_s": 0 });
+        let call = |holder: &str| json!({
+            "intent": { "type": "report", "entity": "c17", "period": period }, "lease_s": 3_600, "holder": holder,
+        });
+        let first = world.post("/v1/claims", &call("first")).await.expect_status(201);
+        world.advance_clock(4 * MINUTE);
+        let retried = world.post("/v1/claims", &call("first")).await.expect_status(201);
+        assert_eq!((&retried["id"], &retried["period"], &retried["token"]), (&first["id"], &first["period"], &first["token"]));
+        let next = world.post("/v1/claims", &call("second")).await.expect_status(201);
+        assert_ne!(next["period"], first["period"], "another call counts for the new day");
+        // A call that comes much later is no retry, although its holder is the same.
+        world.advance_clock(9 * MINUTE);
+        let busy = world.post("/v1/claims", &call("first")).await.expect_problem(409, "busy");
+        assert_eq!(busy["period"], next["period"]);
     }
 
     async fn another_fingerprint_is_a_mismatch(world) {

@@ -56,6 +56,38 @@ async fn a_commit_offers_one_claim_and_a_rollback_offers_none() {
 }
 
 #[tokio::test]
+async fn the_numbers_of_a_payload_keep_every_digit() {
+    let ledger = crate::database::TempDatabase::create().await;
+    for store in ["sqlite", &ledger.url] {
+        let rig = Rig::installed().await;
+        let server = rig.start(&ServerOptions { store, ..ServerOptions::default() }).await;
+        let offer = async |total: &str| {
+            let payload = format!(r#"{{ "total": {total}, "rate": 0.12345678901234567891 }}"#);
+            let sql = "SELECT mailonce_outbox.claim('invoice-1', $1::text::jsonb)";
+            rig.sql.execute(sql, &[&payload]).await.unwrap();
+        };
+        offer("12345678901234567890123").await;
+        rig.wait_for_count("done", 1).await;
+        let (status, won) =
+            server.text("POST", "/v1/claims", &json!({ "key": "invoice-1", "lease_s": 60 }).to_string()).await;
+        let id = claims(&server).await[0]["id"].as_str().unwrap().to_owned();
+        let (_, read) = server.text("GET", &format!("/v1/claims/{id}"), "").await;
+        assert_eq!(status, 201, "{store}: {won}");
+        for answer in [won, read] {
+            for number in [r#""total":12345678901234567890123"#, r#""rate":0.12345678901234567891"#] {
+                assert!(answer.contains(number), "{store}: {answer}");
+            }
+        }
+
+        offer("12345678901234567890123.00").await;
+        rig.wait_for_count("done", 2).await;
+        offer("12345678901234567890124").await;
+        rig.wait_for_count("parked", 1).await;
+        server.terminate().await;
+    }
+}
+
+#[tokio::test]
 async fn the_row_of_a_claim_names_it_and_the_event_tells_workers() {
     let rig = Rig::installed().await;
     let server = rig.start_server().await;

@@ -49,6 +49,42 @@ async fn a_dead_letter_is_replayed_when_its_cause_is_gone() {
     server.terminate().await;
 }
 
+#[tokio::test]
+async fn each_dead_letter_is_one_event() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    rig.order("original", Some("order-7")).await;
+    rig.wait_for_count("done", 1).await;
+    rig.order("other", Some("order-7")).await;
+    rig.order("old", None).await;
+    let age =
+        "UPDATE mailonce_outbox.rows SET offered_at = now() - interval '40 days' WHERE payload->>'subject' = 'old'";
+    rig.sql.execute(age, &[]).await.unwrap();
+    rig.wait_for_count("pending", 0).await;
+    let parked_ids = async || {
+        let sql = "SELECT string_agg(id::text, ' ' ORDER BY seq) FROM mailonce_outbox.rows WHERE state = 'parked'";
+        rig.sql.query_one(sql, &[]).await.unwrap().get::<_, Option<String>>(0).unwrap_or_default()
+    };
+    let ids = parked_ids().await;
+    let reported = async || server.events("outbox.row_parked").await;
+    wait_until("every dead letter is reported", async || reported().await.len() == ids.split(' ').count()).await;
+    let first = reported().await[0].clone();
+    assert_eq!(first.1, json!({ "outbox": "shop1", "kind": "email", "code": "key_mismatch" }));
+
+    // A crash before the mark reports a row again. Its event is not repeated, and a row that is parked again has another.
+    rig.sql.execute("UPDATE mailonce_outbox.rows SET is_reported = false", &[]).await.unwrap();
+    let unmarked = async || {
+        let sql = "SELECT count(*) FROM mailonce_outbox.rows WHERE NOT is_reported AND state = 'parked'";
+        rig.sql.query_one(sql, &[]).await.unwrap().get::<_, i64>(0)
+    };
+    wait_until("every dead letter is marked", async || unmarked().await == 0).await;
+    assert_eq!(reported().await.len(), ids.split(' ').count());
+    assert_eq!(server.call("POST", &format!("/v1/parked/{}/replay", first.0)).await.0, 200);
+    let of_first = async || reported().await.iter().filter(|event| event.0 == first.0).count();
+    wait_until("the row is parked and reported again", async || of_first().await == 2).await;
+    server.terminate().await;
+}
+
 /// Parks a row by hand, as if its replay had failed again.
 async fn park_again(rig: &Rig) {
     let park =

@@ -176,6 +176,11 @@ async fn a_restored_database_is_not_drained_until_an_operator_confirms_it() {
     assert_eq!((&listed["data"][0]["state"], &listed["data"][0]["pending"]), (&"stopped".into(), &2.into()));
     assert_eq!(rig.outbox(&["status"]).await.expect_exit(0).json()["state"], "not confirmed");
     assert_eq!(server.subjects().await, ["before"]);
+    let reported = async || server.events("outbox.stopped,outbox.resumed").await;
+    wait_until("the team is told", async || !reported().await.is_empty()).await;
+    let (stopped, data) = reported().await.remove(0);
+    assert_eq!(data["outbox"], "shop1");
+    assert!(data["reason"].as_str().unwrap().contains("was restored, cloned or failed over"), "{data}");
 
     assert_eq!(rig.outbox(&["confirm"]).await.expect_exit(0).json()["state"], "confirmed");
     rig.wait_for_count("done", 2).await;
@@ -184,6 +189,8 @@ async fn a_restored_database_is_not_drained_until_an_operator_confirms_it() {
         server.get("/v1/outboxes").await["data"][0]["state"] == "draining"
     })
     .await;
+    wait_until("the team is told again", async || reported().await.len() == 2).await;
+    assert_eq!(reported().await[1], (stopped, serde_json::json!({ "outbox": "shop1" })));
     server.terminate().await;
 }
 
@@ -205,7 +212,7 @@ async fn a_copy_of_the_database_is_not_drained() {
     let status = rig.run(&["outbox", "status", "--database", &url]).await.expect_exit(0).json();
     assert_eq!((&status["state"], &status["pending"]), (&"not confirmed".into(), &1.into()));
     let refused = crate::database::connect_client(&url).await;
-    let refused = refused.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 2)", &[]).await.unwrap_err();
+    let refused = refused.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 3)", &[]).await.unwrap_err();
     assert_eq!(refused.code().unwrap().code(), "MO001");
     admin.batch_execute(&format!("DROP DATABASE {copy} WITH (FORCE)")).await.unwrap();
 }
@@ -269,7 +276,7 @@ async fn a_row_that_a_stop_refuses_waits_and_is_sent_when_the_stop_ends() {
 async fn only_the_latest_lease_records_an_outcome() {
     let rig = Rig::installed().await;
     rig.order("contested", None).await;
-    let lease = "SELECT fence, id::text FROM mailonce_outbox.lease($1, 10, 0, 2)";
+    let lease = "SELECT fence, id::text FROM mailonce_outbox.lease($1, 10, 0, 3)";
     let first = rig.sql.query_one(lease, &[&"first"]).await.unwrap();
     let second = rig.sql.query_one(lease, &[&"second"]).await.unwrap();
     assert_eq!((first.get::<_, i64>(0), second.get::<_, i64>(0)), (1, 2));
@@ -295,7 +302,7 @@ async fn a_leased_row_is_not_leased_again_before_its_lease_ends() {
         let sql = "SELECT mailonce_outbox.send($1::text::jsonb, NULL, $2)";
         rig.sql.execute(sql, &[&payload(name).to_string(), &order_key]).await.unwrap();
     }
-    let lease = "SELECT payload::jsonb->>'subject' FROM mailonce_outbox.lease('x', 10, 60000, 2) ORDER BY 1";
+    let lease = "SELECT payload::jsonb->>'subject' FROM mailonce_outbox.lease('x', 10, 60000, 3) ORDER BY 1";
     let leased =
         async || -> Vec<String> { rig.sql.query(lease, &[]).await.unwrap().iter().map(|row| row.get(0)).collect() };
     assert_eq!(leased().await, ["a1", "free"], "the second row of an order key waits for the first");

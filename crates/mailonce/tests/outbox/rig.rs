@@ -284,13 +284,23 @@ impl Server {
     }
 
     async fn send_request(&self, method: &str, path: &str, key: &str, content: (&str, &str)) -> (u16, Value) {
+        let (status, text) = self.send_for_text(method, path, key, content).await;
+        (status, serde_json::from_str(&text).unwrap_or_default())
+    }
+
+    /// The status and the text of the answer to a call with the API key of the test.
+    pub(crate) async fn text(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.send_for_text(method, path, API_KEY, ("", body)).await
+    }
+
+    async fn send_for_text(&self, method: &str, path: &str, key: &str, content: (&str, &str)) -> (u16, String) {
         let request = self.request(method, path, key, content);
         let mut stream = TcpStream::connect(self.address()).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut response = String::new();
         tokio::time::timeout(TIMEOUT, stream.read_to_string(&mut response)).await.expect("no answer").unwrap();
         let status = response.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap_or_default())
+        (status, response.split_once("\r\n\r\n").unwrap().1.to_owned())
     }
 
     /// Makes a call with the API key of the test, and expects `200`.
@@ -298,6 +308,13 @@ impl Server {
         let (status, body) = self.call("GET", path).await;
         assert_eq!(status, 200, "{path}: {body}");
         body
+    }
+
+    /// The events of these types: the object and the data of each.
+    pub(crate) async fn events(&self, types: &str) -> Vec<(String, Value)> {
+        let page = self.get(&format!("/v1/events?type={types}&limit=100")).await;
+        let event = |event: &Value| (event["about"]["id"].as_str().unwrap().to_owned(), event["data"].clone());
+        page["data"].as_array().unwrap().iter().map(event).collect()
     }
 
     /// The emails in the ledger, in the order in which they were accepted.

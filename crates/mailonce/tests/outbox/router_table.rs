@@ -14,13 +14,13 @@ const INSERT: &str =
 const INSTALL: &[&str] = &["install", "--table", "public.outbox", "--type", "email.requested"];
 
 impl Rig {
-    async fn with_router_table() -> Self {
+    pub(crate) async fn with_router_table() -> Self {
         let rig = Self::empty().await;
         rig.sql.batch_execute(TABLE).await.unwrap();
         rig
     }
 
-    async fn write_event(&self, kind: &str, subject: &str) {
+    pub(crate) async fn write_event(&self, kind: &str, subject: &str) {
         self.sql.execute(INSERT, &[&kind, &payload(subject).to_string()]).await.unwrap();
     }
 
@@ -83,6 +83,40 @@ async fn a_row_that_commits_late_with_a_lower_id_is_not_missed() {
     tx.commit().await.unwrap();
     rig.wait_for_count("done", 2).await;
     assert_eq!(server.subjects().await, ["early", "late"]);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn emails_of_one_aggregate_are_accepted_in_the_order_of_their_inserts() {
+    let rig = Rig::with_router_table().await;
+    rig.outbox(INSTALL).await.expect_exit(0);
+    let insert = "INSERT INTO outbox (aggregatetype, aggregateid, type, payload)
+        VALUES ('order', $1, 'email.requested', $2::text::jsonb)";
+    let mut expected = Vec::new();
+    for n in 0..6 {
+        for order in ["1", "2"] {
+            let subject = format!("{order}-{n}");
+            rig.sql.execute(insert, &[&order, &payload(&subject).to_string()]).await.unwrap();
+            expected.push(subject);
+        }
+        // The space of deleted rows is used again, so the order of the rows in the table is not that of the inserts.
+        rig.sql
+            .batch_execute("INSERT INTO outbox (type) VALUES ('other'); DELETE FROM outbox WHERE type = 'other'")
+            .await
+            .unwrap();
+        rig.sql.batch_execute("VACUUM outbox").await.unwrap();
+    }
+    rig.write_event("email.requested", "another aggregate").await;
+    rig.sql.batch_execute("INSERT INTO outbox (type, payload) VALUES ('email.requested', '{}')").await.unwrap();
+    let server = rig.start_server().await;
+    rig.wait_for_count("done", 13).await;
+    let subjects = server.subjects().await;
+    for order in ["1-", "2-"] {
+        let of = |all: &[String]| all.iter().filter(|subject| subject.starts_with(order)).cloned().collect::<Vec<_>>();
+        assert_eq!(of(&subjects), of(&expected));
+    }
+    let keys = "SELECT string_agg(DISTINCT coalesce(order_key, 'none'), ' ' ORDER BY coalesce(order_key, 'none')) FROM mailonce_outbox.rows";
+    assert_eq!(rig.sql.query_one(keys, &[]).await.unwrap().get::<_, String>(0), "none order/1 order/2 order/4821");
     server.terminate().await;
 }
 

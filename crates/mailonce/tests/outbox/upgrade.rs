@@ -1,4 +1,4 @@
-//! `outbox upgrade` from schema version 1, with rows in every state and a server that waits for it.
+//! `outbox upgrade` from earlier schema versions, with rows in every state and a server that waits for it.
 
 use serde_json::json;
 
@@ -10,6 +10,8 @@ use crate::{
 
 /// The statements with which version 1 was installed.
 const VERSION_1: &str = include_str!("fixtures/version_1.sql");
+/// The statements with which version 2 was installed.
+const VERSION_2: &str = include_str!("fixtures/version_2.sql");
 
 impl Rig {
     /// A database with an outbox of version 1 and three rows: done, parked and waiting.
@@ -50,7 +52,7 @@ async fn a_server_says_what_to_do_and_drains_the_rows_after_the_upgrade() {
     let upgraded = rig.outbox(&["upgrade"]).await.expect_exit(0).json();
     assert_eq!(
         (&upgraded["schema_version"], &upgraded["pending"], &upgraded["parked"]),
-        (&2.into(), &1.into(), &1.into())
+        (&3.into(), &1.into(), &1.into())
     );
     rig.wait_for_count("done", 2).await;
     assert_eq!(server.subjects().await, ["waiting"], "the rows that were done and parked stay so");
@@ -61,9 +63,34 @@ async fn a_server_says_what_to_do_and_drains_the_rows_after_the_upgrade() {
     rig.wait_for_count("done", 3).await;
     rig.sql.batch_execute("SELECT mailonce_outbox.claim('invoice-1', '{}')").await.unwrap();
     rig.wait_for_count("done", 4).await;
-    assert_eq!(rig.outbox(&["upgrade"]).await.expect_exit(0).json()["schema_version"], 2);
+    assert_eq!(rig.outbox(&["upgrade"]).await.expect_exit(0).json()["schema_version"], 3);
     server.terminate().await;
     rig.outbox(&["uninstall"]).await.expect_exit(0);
+}
+
+#[tokio::test]
+async fn rows_and_the_table_of_version_2_are_read_after_the_upgrade() {
+    let rig = Rig::with_router_table().await;
+    rig.sql.batch_execute(VERSION_2).await.unwrap();
+    let source =
+        "INSERT INTO mailonce_outbox.source (table_schema, table_name, types, seen_inserts, seen_deletes, seen_rows)
+        VALUES ('public', 'outbox', '{email.requested}', 0, 0, 0)";
+    rig.sql.batch_execute(source).await.unwrap();
+    rig.write_event("email.requested", "collected").await;
+    rig.sql
+        .batch_execute("SELECT mailonce_outbox.collect(10), mailonce_outbox.claim('invoice-1', '{}')")
+        .await
+        .unwrap();
+    let upgraded = rig.outbox(&["upgrade"]).await.expect_exit(0).json();
+    assert_eq!((&upgraded["schema_version"], &upgraded["pending"]), (&3.into(), &2.into()));
+    let server = rig.start_server().await;
+    rig.write_event("email.requested", "later").await;
+    rig.wait_for_count("done", 3).await;
+    assert_eq!(server.subjects().await, ["collected", "later"]);
+    let order_keys = "SELECT string_agg(coalesce(order_key, '-'), ' ' ORDER BY seq) FROM mailonce_outbox.rows";
+    let order_keys: String = rig.sql.query_one(order_keys, &[]).await.unwrap().get(0);
+    assert_eq!(order_keys, "- - order/4821");
+    server.terminate().await;
 }
 
 #[tokio::test]
@@ -72,7 +99,7 @@ async fn a_drainer_of_the_old_version_leases_nothing_after_the_upgrade() {
     rig.outbox(&["upgrade"]).await.expect_exit(0);
     let refused = rig.sql.query("SELECT * FROM mailonce_outbox.lease('old', 10, 1000)", &[]).await.unwrap_err();
     assert!(refused.as_db_error().unwrap().message().contains("start the mailonce that upgraded it"), "{refused:?}");
-    let other = rig.sql.query("SELECT * FROM mailonce_outbox.lease('x', 10, 1000, 3)", &[]).await.unwrap_err();
+    let other = rig.sql.query("SELECT * FROM mailonce_outbox.lease('x', 10, 1000, 2)", &[]).await.unwrap_err();
     assert_eq!(other.code().unwrap().code(), "MO002");
     assert_eq!(rig.count("pending").await, 1);
 }
@@ -96,7 +123,7 @@ async fn roles_keep_their_rights_and_get_those_of_the_new_functions() {
     let body = payload("by the application").to_string();
     as_app.execute("SELECT mailonce_outbox.send($1::text::jsonb)", &[&body]).await.unwrap();
     as_app.execute("SELECT mailonce_outbox.claim('invoice-1', '{}')", &[]).await.unwrap();
-    as_app.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 2)", &[]).await.expect_err("it may not drain");
+    as_app.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 3)", &[]).await.expect_err("it may not drain");
     let url = url_of_role(&rig, &drain);
     let server = rig.start(&ServerOptions { drain_url: Some(&url), ..ServerOptions::default() }).await;
     rig.wait_for_count("done", 4).await;

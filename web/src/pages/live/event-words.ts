@@ -8,9 +8,9 @@ export type EventTone = Tone | "accent";
 
 const TONES: [pattern: RegExp, tone: EventTone][] = [
   [/^(email|delivery)\.duplicate$/, "accent"],
-  [/\.(failed|bounced|complained|refused|disabled|skipped|orphaned|breaker_opened)$/, "bad"],
+  [/\.(failed|bounced|complained|refused|disabled|skipped|orphaned|breaker_opened|stopped|row_parked)$/, "bad"],
   [/\.(held|unknown|deferred|opened|cap_reached|created|offered)$/, "wait"],
-  [/\.(sent|delivered|answered|resolved|released|verified|completed|breaker_closed|consumed|applied|ended)$/, "good"],
+  [/\.(sent|delivered|answered|resolved|released|verified|completed|breaker_closed|consumed|applied|ended|resumed)$/, "good"],
   [/\.(accepted|leased|claimed|begun|received|rescheduled|rerouted)$/, "busy"],
 ];
 
@@ -60,7 +60,7 @@ function detailsOf(event: MailEvent): string {
   if (event.type === "message.received") return `from ${field(event, "from")}`;
   if (event.about.kind === "artifact") return [field(event, "type"), field(event, "masked"), field(event, "for") && `for ${field(event, "for")}`].filter(Boolean).join(" ");
   if (event.type === "thread.leased") return `by ${field(event, "holder")}, fence ${field(event, "fence")}`;
-  const words = ["reason", "guard", "transport", "from", "recipient", "state"].map((name) => field(event, name)).find(Boolean) ?? "";
+  const words = ["reason", "guard", "transport", "code", "from", "recipient", "state"].map((name) => field(event, name)).find(Boolean) ?? "";
   return event.type.endsWith(`.${words}`) || event.about.kind === "key" ? "" : words.replaceAll("_", " ");
 }
 

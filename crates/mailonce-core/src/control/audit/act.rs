@@ -389,7 +389,8 @@ fn allowed_fields(kind: RecordKind) -> Option<&'static [&'static str]> {
         | RecordKind::Erasure
         | RecordKind::SignInLink
         | RecordKind::ApprovalLink
-        | RecordKind::Connection => return None,
+        | RecordKind::Connection
+        | RecordKind::Outbox => return None,
     })
 }
 

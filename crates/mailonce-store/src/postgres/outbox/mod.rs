@@ -18,7 +18,7 @@ use mailonce_core::{
     outbound::email::EmailState,
     outbox::{
         LeasedRow, OutboxError, OutboxStatus, ParkedRow, RowEmail, RowFailure, RowKind, RowOutcome, RowRecord,
-        SourceTable,
+        SourceTable, reports::ReportedRow,
     },
     ports::outbox_database::{OutboxDatabase, Result},
     time::Time,
@@ -314,6 +314,21 @@ impl OutboxDatabase for PostgresOutbox {
 
     async fn is_parked(&self, row: Uuid) -> Result<Option<bool>> {
         self.call_one("is_parked($1)", &[&row]).await
+    }
+
+    async fn unreported(&self, max: usize) -> Result<Vec<ReportedRow>> {
+        let rows = self.call("unreported($1)", &[&(max as i32)]).await?;
+        let read_row = |row| {
+            let (id, kind) = (read(row, 0)?, read_kind(row, 1)?);
+            Ok(ReportedRow { id, kind, code: read(row, 2)?, parked_at: Time(read(row, 3)?) })
+        };
+        rows.iter().map(read_row).collect()
+    }
+
+    async fn mark_reported(&self, rows: &[ReportedRow]) -> Result<()> {
+        let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
+        let times: Vec<i64> = rows.iter().map(|row| row.parked_at.0).collect();
+        self.call("mark_reported($1, $2)", &[&ids, &times]).await.map(drop)
     }
 
     async fn replay(&self, row: Uuid, request: Uuid) -> Result<()> {

@@ -18,6 +18,7 @@ use crate::postgres::error::server_message;
 const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/outbox/0001_tables.sql"),
     include_str!("../../../migrations/outbox/0002_claims_and_router_tables.sql"),
+    include_str!("../../../migrations/outbox/0003_order_and_reports.sql"),
 ];
 const FUNCTIONS: &str = include_str!("../../../migrations/outbox/functions.sql");
 
@@ -48,6 +49,8 @@ const DRAIN_FUNCTIONS: &[&str] = &[
     "write_back(uuid, text, bigint, boolean)",
     "parked(bigint, integer)",
     "is_parked(uuid)",
+    "unreported(integer)",
+    "mark_reported(uuid[], bigint[])",
     "replay(uuid, uuid)",
     "status()",
 ];

@@ -7,6 +7,7 @@ use mailonce_core::{
         period::{DEFAULT_GRACE_S, MAX_GRACE_S, PeriodLength},
     },
     control::budget_period::CalendarZone,
+    exact_json::ExactJson,
     intent::Intent,
     key::Key,
     problem::{Code, Problem},
@@ -291,7 +292,8 @@ pub(crate) struct WonClaimBody {
     rev: u32,
     /// What the application wrote with `mailonce_outbox.claim`, any JSON. Left out for other claims.
     #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<Value>,
+    #[schema(value_type = Option<Value>)]
+    payload: Option<ExactJson>,
     /// With `Prefer: policy-trace`: what each check decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<Vec<PolicyStepBody>>,
@@ -316,7 +318,7 @@ impl WonClaimBody {
     }
 
     /// With the payload of an offered claim.
-    pub(crate) fn with_payload(self, payload: Option<Value>) -> Self {
+    pub(crate) fn with_payload(self, payload: Option<ExactJson>) -> Self {
         Self { payload, ..self }
     }
 
@@ -355,10 +357,12 @@ pub(crate) struct ClaimBody {
     completions: usize,
     /// What the holder reported. In lists and after commands it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Value>,
+    #[schema(value_type = Option<Value>)]
+    result: Option<ExactJson>,
     /// What the application wrote with `mailonce_outbox.claim`. In lists and after commands it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<Value>,
+    #[schema(value_type = Option<Value>)]
+    payload: Option<ExactJson>,
     /// When an outbox offered it. Null for other claims.
     offered_at: Option<String>,
     /// Whether the result was too large to keep.

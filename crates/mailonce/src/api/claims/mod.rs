@@ -201,6 +201,7 @@ pub(crate) async fn complete(
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let CompleteClaimBody { token, result } = body.parse()?;
+    let result = body.exact_result(result.as_ref())?;
     apply(&app, &auth, &id, ClaimCommand::Complete { token, result }).await
 }
 
@@ -238,6 +239,7 @@ pub(crate) async fn evidence(
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let keyed_call = auth.keyed_call("claims/evidence", &id, &body.canonical()?);
     let ClaimEvidenceBody { says, result } = body.parse()?;
+    let result = body.exact_result(result.as_ref())?;
     let says =
         ClaimEvidence::parse(&says).ok_or_else(|| Problem::invalid_field("says", "must be done or not_found"))?;
     apply_keyed(&app, &auth, &id, ClaimCommand::Evidence { says, result }, keyed_call).await
@@ -260,6 +262,7 @@ pub(crate) async fn resolve(
     auth.caller.require_decider()?;
     let keyed_call = auth.keyed_call("claims/resolve", &id, &body.canonical()?);
     let ResolveClaimBody { resolution, rev, result } = body.parse()?;
+    let result = body.exact_result(result.as_ref())?;
     let resolution = ClaimResolution::parse(&resolution)
         .ok_or_else(|| Problem::invalid_field("as", "must be done, retry or abandon"))?;
     apply_keyed(&app, &auth, &id, ClaimCommand::Resolve { resolution, rev, result }, keyed_call).await

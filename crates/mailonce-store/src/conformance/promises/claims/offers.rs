@@ -8,6 +8,7 @@ use mailonce_core::{
         offer::{NewOffer, OfferAnswer, OfferResult, payload_digest},
     },
     control::stop::{Stop, StopMode, StopScope},
+    exact_json::ExactJson,
     id::ClaimId,
     key::Key,
     time::Time,
@@ -23,13 +24,13 @@ use crate::conformance::{
 const DAY: i64 = 24 * HOUR;
 
 fn new_offer(key: &str, invoice: u32) -> NewOffer {
-    let payload = json!({ "invoice": invoice });
+    let payload = ExactJson::parse(&json!({ "invoice": invoice }).to_string()).unwrap();
     NewOffer {
         id: ClaimId(next_id(T0)),
         team: TEAM,
         key: Key::parse(key).unwrap(),
-        digest: payload_digest(&payload),
-        payload: payload.to_string().into_bytes(),
+        digest: payload_digest(&payload).unwrap(),
+        payload: payload.as_str().as_bytes().to_vec(),
     }
 }
 
