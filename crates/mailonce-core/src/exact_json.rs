@@ -28,10 +28,15 @@ impl ExactJson {
 
     /// A text that is equal for equal values: fields are sorted, and numbers are written in one way.
     pub fn canonical(&self) -> Result<String, serde_json::Error> {
-        let marked = rewrite(self.as_str(), |number, out| match is_kept(number) {
-            true => out.push_str(number),
+        let marked = rewrite(self.as_str(), |number, out| {
+            if is_kept(number) {
+                out.push_str(number);
+                return;
+            }
             // The parser would round it, so it is compared as text. PostgreSQL allows no string with this prefix.
-            false => out.push_str(&format!("\"\\u0000{}\"", canonical_number(number))),
+            out.push_str("\"\\u0000");
+            out.push_str(&canonical_number(number));
+            out.push('"');
         })?;
         // The maps of serde_json are sorted.
         serde_json::from_str::<Value>(&marked).map(|value| value.to_string())

@@ -74,17 +74,14 @@ impl OutboxDrainer {
             let reports = known.as_ref().map(decode::<OutboxReports>).transpose()?.unwrap_or_default();
             let Some(changed) = change(reports) else { return Ok(()) };
             let json = encode(&changed)?;
-            let is_done = match known {
-                Some(record) => {
-                    let changed = store.change_record(record.edit(json), None, now).await.map_err(unavailable)?;
-                    matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
-                }
-                None => {
-                    let (id, name) = (self.ctx.new_id(now), name.clone());
-                    let record = Record { team, kind, id, name, rev: 1, created_at: now, json };
-                    let created = store.create_record(record, None).await.map_err(unavailable)?;
-                    matches!(created, IdempotentResult::Done(CreateRecordResult::Created(_)))
-                }
+            let is_done = if let Some(record) = known {
+                let changed = store.change_record(record.edit(json), None, now).await.map_err(unavailable)?;
+                matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
+            } else {
+                let (id, name) = (self.ctx.new_id(now), name.clone());
+                let record = Record { team, kind, id, name, rev: 1, created_at: now, json };
+                let created = store.create_record(record, None).await.map_err(unavailable)?;
+                matches!(created, IdempotentResult::Done(CreateRecordResult::Created(_)))
             };
             if is_done {
                 return Ok(());

@@ -84,6 +84,7 @@ async fn rows_and_the_table_of_version_2_are_read_after_the_upgrade() {
     let upgraded = rig.outbox(&["upgrade"]).await.expect_exit(0).json();
     assert_eq!((&upgraded["schema_version"], &upgraded["pending"]), (&3.into(), &2.into()));
     let server = rig.start_server().await;
+    rig.wait_for_count("done", 2).await;
     rig.write_event("email.requested", "later").await;
     rig.wait_for_count("done", 3).await;
     assert_eq!(server.subjects().await, ["collected", "later"]);
