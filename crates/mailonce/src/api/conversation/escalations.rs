@@ -423,7 +423,8 @@ pub(crate) struct ApprovalLinkBody {
 /// call again returns the same link. Give it to nobody but the person.
 #[utoipa::path(post, path = "/v1/escalations/{id}/approval-links", operation_id = "create_approval_link", tag = "escalations", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
-    request_body = NewApprovalLinkBody, responses((status = 201, description = "The link", body = ApprovalLinkBody)))]
+    request_body = NewApprovalLinkBody, responses((status = 201, description = "The link", body = ApprovalLinkBody),
+        (status = 409, description = "The escalation is no longer open", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create_link(
     State(app): State<App>,
     auth: AuthedRequest,
