@@ -16,7 +16,7 @@ await send({ ...mail, subject: "It is on its way", intent });
 
 const duplicates = async ({ page, goto, axe, picture }) => {
   await goto("/duplicates");
-  await page.getByText("mails you did not send").waitFor();
+  await page.getByText("repeats that sent nothing").waitFor();
   await page.locator(".duplicates-number", { hasText: "5" }).waitFor();
   const rows = page.getByRole("list", { name: "Emails with duplicates" }).getByRole("listitem");
   const order = rows.filter({ hasText: "4× stopped" });
