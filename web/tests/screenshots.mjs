@@ -73,6 +73,8 @@ const EMPTY = { overview: "first-run", emails: "emails-empty" };
 
 /** What makes the picture of a page say more. */
 const PREPARE = {
+  // The button waits until the email was shown for a moment.
+  approve: (page) => page.waitForFunction(() => !document.querySelector(".needs-you-decision button").disabled),
   endpoint: (page) => page.locator("summary").filter({ hasText: "attempts" }).first().click(),
   "setup-metrics": async (page) => {
     if (!SCREENSHOTS) return;

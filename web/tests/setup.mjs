@@ -96,9 +96,9 @@ const connectAndMetrics = async ({ page, goto, dashboard, picture }) => {
   await api("POST", "/v1/emails", { from: "agent@mailonce.test", to: ["eve@example.com"], subject: "Order 1", text: "Hi" });
   await page.locator("main").getByText("An email was accepted").waitFor();
   await goto("/setup/metrics");
-  await page.getByRole("region", { name: "Sends" }).getByText("1", { exact: true }).waitFor();
+  await page.getByRole("region", { name: "Sends" }).locator(".setup-total").getByText("1", { exact: true }).waitFor();
   await api("POST", "/v1/emails", { from: "agent@mailonce.test", to: ["bob@example.com"], subject: "Order 2", text: "Hi" });
-  await page.getByRole("region", { name: "Sends" }).getByText("2", { exact: true }).waitFor();
+  await page.getByRole("region", { name: "Sends" }).locator(".setup-total").getByText("2", { exact: true }).waitFor();
   await page.getByText("sum(rate(mailonce_send_accepted_total[5m]))").waitFor();
   await picture("setup-metrics");
 };

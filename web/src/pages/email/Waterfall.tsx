@@ -5,14 +5,23 @@ import { Button } from "../../components/Button";
 import { duration } from "../../components/Time";
 import { rowsOf, scale, ticks, type Row } from "./waterfall-rows";
 
-function Bar({ row, from, to, at }: { row: Row; from: number; to: number; at: (ms: number) => number }) {
-  const left = at(from);
-  const width = at(to) - left;
+function Bar({ row, at }: { row: Row; at: (ms: number) => number }) {
+  const left = at(row.from);
+  const width = at(row.to) - left;
   return <span class={`email-bar ${row.tone} ${row.kind}`} style={{ left: `min(${left}%, 100% - 7px)`, width: `max(${width}%, 7px)` }} />;
 }
 
-const Bars = ({ row, at }: { row: Row; at: (ms: number) => number }) =>
-  (row.marks ? <>{row.marks.map((mark, index) => <Bar key={index} row={row} from={mark} to={mark} at={at} />)}</> : <Bar row={row} from={row.from} to={row.to} at={at} />);
+const MARK_PX = 7;
+const MARK_STEP_PX = 9;
+
+/** A mark for each call. Those that would lie on top of each other stand side by side. */
+function Marks({ row, marks, at }: { row: Row; marks: number[]; at: (ms: number) => number }) {
+  const left = (mark: number, index: number) => {
+    const place = `max(${at(mark)}%, ${at(row.from)}% + ${index * MARK_STEP_PX}px)`;
+    return `min(${place}, 100% - ${(marks.length - 1 - index) * MARK_STEP_PX + MARK_PX}px)`;
+  };
+  return <>{marks.map((mark, index) => <span key={index} class={`email-bar ${row.tone} ${row.kind}`} style={{ left: left(mark, index), width: `${MARK_PX}px` }} />)}</>;
+}
 
 /** How long something took, or when it happened after the accept. */
 const when = (row: Row) => (row.to > row.from && !row.marks ? duration(row.to - row.from) : row.from > 0 ? `+${duration(row.from)}` : "start");
@@ -44,7 +53,7 @@ export function Waterfall({ email }: { email: EmailDetail }) {
           {rows.map((row, index) => (
             <li key={index} class={row.kind} title={row.title}>
               <span class="email-row-label"><strong>{row.label}</strong> <span class="muted">{row.detail}</span></span>
-              <span class="email-track" aria-hidden="true"><Bars row={row} at={at} /></span>
+              <span class="email-track" aria-hidden="true">{row.marks ? <Marks row={row} marks={row.marks} at={at} /> : <Bar row={row} at={at} />}</span>
               <span class="email-row-time">{when(row)}</span>
             </li>
           ))}
