@@ -11,6 +11,7 @@ const ADDRESS = "orders@mailonce.test";
 
 const emptyPages = async ({ page, goto }) => {
   await api("POST", "/v1/inboxes", { address: ADDRESS });
+  await api("POST", "/v1/inboxes", { address: "one-task@mailonce.test", ttl: "1h" });
   for (const path of ["/emails", "/live", "/keys", "/duplicates", "/threads"]) {
     await goto(path);
     const text = await page.getByLabel("the command", { exact: true }).innerText();

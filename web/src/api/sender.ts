@@ -13,9 +13,10 @@ export interface Sender {
 }
 
 async function findSender(signal: AbortSignal): Promise<Sender> {
-  const inboxes = await get<Page<Schema["InboxBody"]>>("/v1/inboxes", { limit: 1 }, { signal });
-  const inbox = inboxes.data[0]?.address;
-  if (inbox) return { address: inbox, receives: true };
+  const inboxes = await get<Page<Schema["InboxBody"]>>("/v1/inboxes", { limit: 20 }, { signal });
+  // Agents create inboxes for one task, which end soon.
+  const inbox = inboxes.data.find(({ expires_at: end }) => !end) ?? inboxes.data[0];
+  if (inbox) return { address: inbox.address, receives: true };
   const domains = await get<Schema["DomainPage"]>("/v1/domains", { limit: 1 }, { signal });
   const domain = domains.data[0]?.name;
   return { address: domain ? `agent@${domain}` : PLACEHOLDER, receives: false };
