@@ -126,7 +126,57 @@ const editHtml = async ({ page, goto }) => {
   assert.ok(text.includes("pay 90.") && html.includes("<b>90</b>"), JSON.stringify({ text, html }));
 };
 
+const COLORED = '<table bgcolor="#ffeecc"><tr><td>Colored by its author</td></tr></table>';
+
+/** The height of the mail's frame, whether it scrolls, and the color of its paper. */
+const frameOf = async (page) => {
+  const { height } = await page.locator("iframe").boundingBox();
+  return page.frameLocator("iframe").locator("html").evaluate((html, height) => {
+    const paper = getComputedStyle(html.ownerDocument.body).backgroundColor;
+    return { height, scrolls: html.scrollHeight > html.clientHeight, paper };
+  }, height);
+};
+
+/** The frame of a mail is as high as the mail, up to a limit, and dark in the dark unless the mail has colors. */
+const frames = (dark) => async ({ page, goto }) => {
+  const white = "rgb(255, 255, 255)";
+  const short = await hold("Invoice 41", { html: "<p>Dear Eve,</p><p>as a thank you we offer <b>20 %</b> on your next order.<br>The code is THANKS20.</p><p>Your shop</p>" });
+  const long = await hold("Invoice 42", { html: "<p>One more line.</p>".repeat(60) });
+  const colored = await hold("Invoice 43", { html: COLORED });
+  const open = async (id) => {
+    await goto(`/emails/${id}`);
+    await page.locator("iframe").waitFor();
+    await eventually(async () => (await frameOf(page)).height < 640 || id === long, "the height of the frame is set");
+    return frameOf(page);
+  };
+  const mail = await open(short);
+  assert.ok(mail.height < 240 && !mail.scrolls, JSON.stringify(mail));
+  assert.equal(mail.paper === white, !dark, mail.paper);
+  const newsletter = await open(long);
+  assert.ok(newsletter.height === 640 && newsletter.scrolls, JSON.stringify(newsletter));
+  assert.equal((await open(colored)).paper, white);
+  for (const id of [short, long, colored]) await api("POST", `/v1/emails/${id}/cancel`);
+};
+
+/** The way of an email shows how long it was held. */
+const heldRow = async ({ page, goto }) => {
+  const id = await hold("Invoice 51");
+  await goto(`/emails/${id}`);
+  const row = page.locator(".email-waterfall li").filter({ has: page.getByText("Held", { exact: true }) });
+  await row.getByText("for a person to decide").waitFor();
+  const { data } = await api("GET", "/v1/escalations?state=open&limit=100");
+  const { id: escalation } = data.find(({ about }) => about.email === id);
+  const { rev, email: { digest } } = await api("GET", `/v1/escalations/${escalation}`);
+  await api("POST", `/v1/escalations/${escalation}/resolve`, { as: "release", rev, digest });
+  await row.getByText("until the first attempt").waitFor();
+  const lengths = await row.locator(".email-row-time").innerText();
+  assert.match(lengths, /^[\d.]+ (ms|s|min)$/);
+};
+
 await withBrowser(onPhone, { viewport: PHONE });
 await withBrowser(byKeyboard, { colorScheme: "dark" });
 await withBrowser(heldDown);
 await withBrowser(editHtml);
+await withBrowser(frames(false));
+await withBrowser(frames(true), { colorScheme: "dark" });
+await withBrowser(heldRow);

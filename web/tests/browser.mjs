@@ -4,9 +4,10 @@
 // Needs MAILONCE_URL, MAILONCE_SIGN_IN and MAILONCE_API_KEY (`tests/run.mjs` starts a server and sets them), and CHROMIUM
 // unless Chromium is at /usr/bin/chromium. SCREENSHOTS is a folder for pictures.
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
+import { withPalette } from "./png.mjs";
 
 const { CHROMIUM = "/usr/bin/chromium", MAILONCE_URL, MAILONCE_API_KEY, MAILONCE_SIGN_IN, SCREENSHOTS } = process.env;
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
@@ -71,7 +72,7 @@ export const withBrowser = async (test, { viewport = DESKTOP, colorScheme = "lig
     if (signedIn) await signIn(page, MAILONCE_URL);
     const faults = watchFaults(page, [MAILONCE_URL, ...hosts], allow);
     const goto = (path) => page.goto(MAILONCE_URL + path, { waitUntil: "load" });
-    const picture = (name, options = {}) => SCREENSHOTS && page.screenshot({ path: `${SCREENSHOTS}/${name}.png`, ...options });
+    const picture = async (name, options = {}) => SCREENSHOTS && writeFile(`${SCREENSHOTS}/${name}.png`, withPalette(await page.screenshot(options)));
     await test({ page, context, dashboard: MAILONCE_URL, goto, picture, axe: (rules) => axe(page, rules) });
     assert.deepEqual(faults, [], "console errors, policy violations or requests to other hosts");
   } finally {

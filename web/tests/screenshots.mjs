@@ -1,12 +1,11 @@
 // Every page, empty and full, in light and dark, on a desktop and a phone: no console error, no policy violation, no
 // serious accessibility fault, nothing wider than the window, and everything reachable by keyboard.
 //
-//   SCREENSHOTS=../docs/images npm test -- screenshots      # also writes pictures of the full pages
+//   SCREENSHOTS=/tmp/pictures npm test -- screenshots       # also writes pictures of the full pages, and of some empty ones
 //   ONLY=stops,endpoint                                     # some pages
 import assert from "node:assert/strict";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { api, DESKTOP, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
-import { withPalette } from "./png.mjs";
 import { seed } from "./seed.mjs";
 
 const { SCREENSHOTS, ONLY = "" } = process.env;
@@ -57,11 +56,6 @@ const checkKeyboard = async (page, name) => {
   assert.deepEqual(left, [], `${name}: not reachable with Tab`);
 };
 
-const takePicture = async (page, name) => {
-  if (!SCREENSHOTS) return;
-  await writeFile(`${SCREENSHOTS}/${name}.png`, withPalette(await page.screenshot()));
-};
-
 const visit = async ({ page, goto, axe }, name, path, after) => {
   try {
     await goto(path);
@@ -74,8 +68,13 @@ const visit = async ({ page, goto, axe }, name, path, after) => {
   }
 };
 
+/** Empty pages with a picture, and its name. */
+const EMPTY = { overview: "first-run", emails: "emails-empty" };
+
 /** What makes the picture of a page say more. */
 const PREPARE = {
+  // The button waits until the email was shown for a moment.
+  approve: (page) => page.waitForFunction(() => !document.querySelector(".needs-you-decision button").disabled),
   endpoint: (page) => page.locator("summary").filter({ hasText: "attempts" }).first().click(),
   "setup-metrics": async (page) => {
     if (!SCREENSHOTS) return;
@@ -102,7 +101,7 @@ const visitFull = async (tools, pages, size, colorScheme) => {
   for (const [name, path] of pages) {
     await visit(tools, `${name}, ${size}, ${colorScheme}`, path, async () => {
       await PREPARE[name]?.(tools.page);
-      await takePicture(tools.page, `${name}-${size}-${colorScheme}`);
+      await tools.picture(`${name}-${size}-${colorScheme}`);
       if (size === "desktop" && colorScheme === "light") await checkKeyboard(tools.page, name);
     });
   }
@@ -110,9 +109,11 @@ const visitFull = async (tools, pages, size, colorScheme) => {
 
 if (SCREENSHOTS) await mkdir(SCREENSHOTS, { recursive: true });
 await withBrowser(async (tools) => {
-  for (const [size, colorScheme] of [["desktop", "light"], ["phone", "dark"]]) {
+  for (const [size, colorScheme] of VIEWS) {
     await prepareView(tools.page, size, colorScheme);
-    for (const [name, path] of wanted(LISTS)) await visit(tools, `${name}, empty, ${size}, ${colorScheme}`, path);
+    for (const [name, path] of wanted(LISTS)) {
+      await visit(tools, `${name}, empty, ${size}, ${colorScheme}`, path, () => EMPTY[name] && tools.picture(`${EMPTY[name]}-${size}-${colorScheme}`));
+    }
   }
   const ids = await seed();
   const pages = wanted({ ...LISTS, ...details(ids) });

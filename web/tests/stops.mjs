@@ -58,7 +58,7 @@ const budget = async ({ page, axe }) => {
 
 const transports = async ({ page }) => {
   const table = page.getByRole("table", { name: "Transports" });
-  await table.getByText("closed").first().waitFor();
+  await table.getByText("working").first().waitFor();
   await page.getByRole("button", { name: "Test local" }).click();
   await page.getByLabel("To", { exact: true }).fill("eve@example.com");
   await page.getByRole("button", { name: "Send test" }).click();
@@ -72,7 +72,30 @@ const transports = async ({ page }) => {
   assert.deepEqual(email.handoffs.flatMap(({ attempts }) => attempts.map(({ outcome }) => outcome)), ["accepted"]);
 };
 
+/** What a working server does not show: an open breaker, and a transport that was removed while mail waits for it. */
+const brokenTransports = async ({ page, goto, axe }) => {
+  const { data } = await api("GET", "/v1/transports");
+  const first = { ...data[0], breaker: "open", breaker_reason: "10 attempts failed in a row" };
+  await page.route("**/v1/transports", (route) => route.fulfill({ json: { data: [first, ...data.slice(1)], orphaned: [{ name: "old-relay", waiting: 3, unknown: 1 }] } }));
+  let moved = null;
+  await page.route("**/v1/transports/old-relay/reroute", (route) => {
+    moved = route.request().postDataJSON();
+    return route.fulfill({ json: { moved: 2, not_moved: 1, has_more: false } });
+  });
+  await goto("/setup/transports");
+  await page.getByRole("table", { name: "Transports" }).getByText("circuit breaker open: 10 attempts failed in a row").waitFor();
+  await page.getByText("old-relay").waitFor();
+  await axe();
+  await page.getByRole("button", { name: "Move…" }).click();
+  await page.getByRole("dialog").getByLabel("To").selectOption(data[1].name);
+  await page.getByRole("dialog").getByRole("button", { name: "Move", exact: true }).click();
+  await page.getByText("2 moved, 1 stay because they are in doubt").waitFor();
+  assert.deepEqual(moved, { to: data[1].name });
+  await page.unrouteAll();
+};
+
 await withBrowser(async (tools) => {
+  await brokenTransports(tools);
   await stopAndResume(tools);
   await budget(tools);
   await transports(tools);

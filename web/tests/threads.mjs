@@ -13,6 +13,7 @@ const { token } = await api("POST", `${thread}/lease`, { holder: "agent-7 <b>x</
 const takeOver = async ({ page, goto, axe, picture }) => {
   await goto("/threads");
   await page.getByText("agent-7 <b>x</b>").waitFor();
+  await page.getByRole("table", { name: "Threads" }).getByText("agent@mailonce.test").waitFor();
   await axe();
   await page.getByRole("link", { name: /When do you open/ }).click();
   await page.getByText("When do you open on Saturday?").first().waitFor();

@@ -64,3 +64,18 @@ await withBrowser(async (browser) => {
   await settleOnEmailPage(browser);
   await settleClaim(browser);
 });
+
+/** A short question is shown once, and only an agent that asked reads the words of the answer. */
+const question = async ({ page, goto }) => {
+  const words = "May I refund order 4821?";
+  const { id } = await api("POST", "/v1/escalations", { question: words });
+  await goto(`/needs-you/${id}`);
+  await page.getByText("The agent reads them with the answer.").waitFor();
+  assert.equal(await page.locator("main").getByText(words).count(), 1);
+  const asked = await api("GET", `/v1/escalations/${id}`);
+  await page.route(`**/v1/escalations/${id}`, (route) => route.fulfill({ json: { ...asked, reason: "orphaned", about: { transport: "old-relay" } } }));
+  await page.reload();
+  await page.getByText("They stay with the decision.").waitFor();
+};
+
+await withBrowser(question);

@@ -51,11 +51,17 @@ export function useEvents(types: string, handler: Handler): void {
 const REFRESH_DELAY_MS = 250;
 const REFRESH_INTERVAL_MS = 1000;
 
+export interface RefreshOptions {
+  matches?: (event: MailEvent) => boolean;
+  /** The time between two calls, at least. Longer for what costs the server more than a page of rows. */
+  everyMs?: number;
+}
+
 /**
  * Calls `action` soon after matching events, once for several that arrive together. Also after the stream was
  * interrupted, because events may have been missed.
  */
-export function useRefreshOn(types: string, action: () => void, matches: (event: MailEvent) => boolean = () => true): void {
+export function useRefreshOn(types: string, action: () => void, { matches = () => true, everyMs = REFRESH_INTERVAL_MS }: RefreshOptions = {}): void {
   const timer = useRef(0);
   const last = useRef(0);
   const latest = useRef(action);
@@ -67,7 +73,7 @@ export function useRefreshOn(types: string, action: () => void, matches: (event:
       last.current = Date.now();
       latest.current();
     };
-    timer.current = window.setTimeout(run, Math.max(REFRESH_DELAY_MS, last.current + REFRESH_INTERVAL_MS - Date.now()));
+    timer.current = window.setTimeout(run, Math.max(REFRESH_DELAY_MS, last.current + everyMs - Date.now()));
   };
   useEvents(types, (event) => {
     if (matches(event)) refreshSoon();

@@ -7,5 +7,5 @@ import type { MailEvent } from "./types";
 export function useRefreshPages<T>(types: string, pages: Pages<T>, firstPage: number, matches?: (event: MailEvent) => boolean): void {
   useRefreshOn(types, () => {
     if (pages.items.length <= firstPage) void pages.reload();
-  }, matches);
+  }, { matches });
 }

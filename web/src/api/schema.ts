@@ -2838,7 +2838,7 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Number of calls that were answered with one of these emails instead of a second one.
+             * @description Number of repeated calls: they got one of these emails back, or were refused because they asked for a different email.
              */
             duplicates: number;
             /** @description Number of handoffs by their current state. An email to several recipients may have several. */

@@ -1,7 +1,8 @@
 // The overlay with the keyboard shortcuts that are active now.
 import { signal } from "@preact/signals";
 import { Dialog } from "./Dialog";
-import { activeShortcuts } from "./keys";
+import { activeShortcuts, useShortcuts } from "./keys";
+import { absoluteTimes, toggleTimes } from "./Time";
 
 const open = signal(false);
 export const showHelp = (): void => void (open.value = true);
@@ -9,6 +10,7 @@ export const showHelp = (): void => void (open.value = true);
 const Keys = ({ keys }: { keys: string }) => <>{keys.split(" ").map((key, index) => <span key={key}>{index > 0 && " then "}<kbd>{key}</kbd></span>)}</>;
 
 export function Help() {
+  useShortcuts("Times", [{ keys: "d", does: absoluteTimes.value ? "show how long ago something was" : "show the date and time in lists", run: toggleTimes }], true);
   if (!open.value) return null;
   const groups = activeShortcuts.value.filter(({ shortcuts }) => shortcuts.length > 0);
   return (

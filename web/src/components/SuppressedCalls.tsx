@@ -15,6 +15,8 @@ export const REASONS: Record<SuppressedCall["reason"], string> = {
 
 const CHANNELS: Record<string, string> = { http: "HTTP API", batch: "batch", cli: "command line", mcp: "MCP", outbox: "database outbox", resend: "Resend API", usesend: "useSend API", agentmail: "AgentMail API" };
 
+export const channelName = (channel: string): string => CHANNELS[channel] ?? channel;
+
 const callerOf = ({ call, caller }: SuppressedCall) => call?.id ?? (caller ? `API key …${caller.slice(-8)}` : "not recorded");
 
 export function SuppressedCalls({ calls, total }: { calls: SuppressedCall[]; total: number }) {
@@ -23,7 +25,7 @@ export function SuppressedCalls({ calls, total }: { calls: SuppressedCall[]; tot
       <Table label="Duplicate calls" rows={calls} keyOf={(call) => `${call.at} ${call.caller ?? ""} ${call.reason} ${calls.indexOf(call)}`} columns={[
         { head: "When", cell: ({ at }) => <Time at={at} /> },
         { head: "Why nothing was sent", cell: ({ reason }) => REASONS[reason] ?? reason },
-        { head: "Through", cell: ({ channel }) => CHANNELS[channel] ?? channel },
+        { head: "Through", cell: ({ channel }) => channelName(channel) },
         { head: "Caller", wide: true, cell: (call) => <span title={call.caller ?? undefined}>{callerOf(call)}</span> },
       ]} />
       {total > calls.length && <p class="muted small-text">The latest {calls.length} of {total.toLocaleString("en")} calls are kept one by one.</p>}

@@ -1,5 +1,5 @@
 // Light, dark, or as the system says. theme.js applies a stored choice before the first paint.
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 
 type Theme = "system" | "light" | "dark";
 const STORAGE_KEY = "mailonce.theme";
@@ -10,6 +10,13 @@ const stored = (): Theme => {
   return theme === "light" || theme === "dark" ? theme : "system";
 };
 const theme = signal<Theme>(stored());
+
+const system = window.matchMedia("(prefers-color-scheme: dark)");
+const systemIsDark = signal(system.matches);
+system.addEventListener("change", ({ matches }) => (systemIsDark.value = matches));
+
+/** For what cannot follow the style sheet, such as the frame of a mail. */
+export const isDark = computed(() => (theme.value === "system" ? systemIsDark.value : theme.value === "dark"));
 
 /** Where storage is blocked, the choice lasts until the page is loaded again. */
 function store(value: Theme | null): void {

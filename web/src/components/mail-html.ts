@@ -171,7 +171,20 @@ function rewrite(html: string): string {
 
 const POLICY = "default-src 'none'; img-src data:; style-src 'self'; form-action 'none'; base-uri 'none'";
 
-/** A complete document for `srcdoc`. */
-export const safeMailDocument = (html: string): string =>
-  `<!doctype html><html><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${POLICY}">` +
-  `<link rel="stylesheet" href="/assets/mail.css"></head><body>${rewrite(html)}</body></html>`;
+/** A mail with colors of its own is written for white paper. */
+const HAS_COLORS = /<[^>]* (?:bgcolor|color)="/;
+
+/** The beginning of a document on dark paper. */
+const DARK = '<!doctype html><html class="dark">';
+
+/** A complete document for `srcdoc`. With `dark`, a mail that sets no colors is on dark paper. */
+export function safeMailDocument(html: string, dark = false): string {
+  const body = rewrite(html);
+  return `${dark && !HAS_COLORS.test(body) ? DARK : "<!doctype html><html>"}<head><meta charset="utf-8">` +
+    `<meta http-equiv="Content-Security-Policy" content="${POLICY}"><link rel="stylesheet" href="/assets/mail.css"></head><body>${body}</body></html>`;
+}
+
+export const isDarkDocument = (document: string): boolean => document.startsWith(DARK);
+
+/** What is in the body of a document that `safeMailDocument` made. */
+export const bodyOf = (document: string): string => document.slice(document.indexOf("<body>") + "<body>".length, -"</body></html>".length);

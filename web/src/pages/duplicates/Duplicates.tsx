@@ -1,14 +1,14 @@
-// The mails that were not sent: how many, and for each email which calls were stopped and why.
+// The calls that sent nothing: how many, and for each email which calls were stopped and why.
 import { useState } from "preact/hooks";
 import { get } from "../../api/client";
-import { useRefreshOn } from "../../api/events";
 import { useLoad, usePages } from "../../api/load";
 import { isMissing } from "../../api/problem";
 import { useRefreshPages } from "../../api/refresh";
-import type { Email, EmailDetail, Schema, Stats } from "../../api/types";
+import { useStats } from "../../api/stats";
+import type { Email, EmailDetail, Schema } from "../../api/types";
 import { SuppressedCalls } from "../../components/SuppressedCalls";
 import { Chart } from "../../components/Chart";
-import { Code } from "../../components/Code";
+import { ArrivalCommand, SendCommand } from "../../components/ExampleCommand";
 import { Empty, Loading } from "../../components/Empty";
 import { isUsableKey, KeyName } from "../../components/KeyName";
 import { List } from "../../components/List";
@@ -25,16 +25,15 @@ const PAGE = 50;
 const SPANS: [hours: string, label: string][] = [["24", "24 hours"], ["168", "7 days"], ["720", "30 days"]];
 
 function Saved({ hours }: { hours: string }) {
-  const { data, problem, reload } = useLoad((signal) => get<Stats>("/v1/stats", { hours }, { signal }), [hours]);
-  useRefreshOn("email.*", () => void reload());
+  const { data, problem, reload } = useStats(hours);
   if (problem) return isMissing(problem) ? <NotServed what="statistics" /> : <Problem problem={problem} retry={reload} />;
   if (!data) return <Loading lines={3} />;
   return (
-    <section class="card duplicates-saved" aria-label="Mails you did not send">
+    <section class="card duplicates-saved" aria-label="Repeated calls">
       <div>
         <p class="duplicates-number">{data.duplicates.toLocaleString("en")}</p>
-        <p><strong>mails you did not send</strong></p>
-        <p class="muted">{data.accepted.toLocaleString("en")} emails were accepted. The other calls got one of them back or were refused.</p>
+        <p><strong>repeats that sent nothing</strong></p>
+        <p class="muted">{data.accepted.toLocaleString("en")} emails were accepted. A repeated call gets one of them back, or is refused because it asks for a different email.</p>
       </div>
       <Chart label="Duplicate calls, by the time of their email" times={data.buckets.map(({ at }) => at)} series={[{ label: "Stopped duplicates", tone: "accent", values: data.buckets.map(({ duplicates }) => duplicates) }]} />
     </section>
@@ -76,7 +75,7 @@ function Outbound() {
     return (
       <Empty title="No call was repeated yet">
         <p>When an agent, a worker or a model sends the same email again, the call is answered with the first email and appears here. Run this twice:</p>
-        <Code label="the command" text={"mailonce send --from agent@mailonce.test --to eve@example.com --subject Hello --text 'Hi Eve' --key hello-1"} />
+        <SendCommand />
       </Empty>
     );
   }
@@ -100,7 +99,7 @@ function Inbound() {
     return (
       <Empty title="No mail arrived twice yet">
         <p>Senders retry and providers call webhooks twice. A mail that arrives again makes no second message.</p>
-        <Code label="the command" text="mailonce simulate inbound --code --duplicate 3" />
+        <ArrivalCommand options="--code --duplicate 3" />
       </Empty>
     );
   }
@@ -122,7 +121,7 @@ export function Duplicates() {
   const hours = SPANS.find(([value]) => value === search.value.get("hours"))?.[0] ?? "24";
   return (
     <>
-      <PageHead title="Duplicates" intro="Calls that were answered with an earlier email instead of sending a second one.">
+      <PageHead title="Duplicates" intro="Calls that repeated a key or an email. They got the earlier email back, or were refused.">
         <div class="row" role="group" aria-label="Span">
           {SPANS.map(([value, label]) => <button type="button" class="button small" key={value} aria-pressed={value === hours} onClick={() => setSearch({ hours: value === "24" ? null : value })}>{label}</button>)}
         </div>

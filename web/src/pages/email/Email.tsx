@@ -38,7 +38,7 @@ function Summary({ email }: { email: EmailDetail }) {
         ["Due", email.scheduled_at ? <Time at={email.scheduled_at} full /> : null],
         ["Held by", email.holds.length > 0 ? <a href="/needs-you">{email.holds.join(", ").replaceAll("_", " ")}</a> : null],
         ["Stopped by", email.stopped_by ? <a href="/stops">a stop</a> : null],
-        ["Key", email.key ? <Id value={email.key} label="the key" href={isUsableKey(email.key) ? `/keys/${encodeURIComponent(email.key)}` : undefined} /> : <span class="muted">none: a retry would be a second email</span>],
+        ["Key", email.key ? <Id value={email.key} label="the key" href={isUsableKey(email.key) ? `/keys/${encodeURIComponent(email.key)}` : undefined} /> : <span class="muted">none: give each email a key, so that a retry is safe</span>],
         ["Key expires", email.expires_at ? <Time at={email.expires_at} full /> : null],
         ["Message-ID", <Id value={email.message_id} label="the Message-ID" />],
         ["Call", email.call?.id ? <code>{email.call.id}</code> : null],
@@ -113,7 +113,7 @@ export function EmailPage({ params }: PageProps) {
   useRefreshOn("email.*,handoff.*", () => {
     void reload();
     announce("The email changed");
-  }, (event) => event.about.id === id);
+  }, { matches: (event) => event.about.id === id });
   return (
     <>
       <PageHead title={data ? subjectOf(data) : "Email"} back={{ href: "/emails", label: "Emails" }}>

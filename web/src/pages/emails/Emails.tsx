@@ -6,33 +6,20 @@ import type { Email, EmailState, MailEvent, Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { Code } from "../../components/Code";
 import { Empty, Loading } from "../../components/Empty";
+import { SendCommand } from "../../components/ExampleCommand";
 import { SelectField, TextField } from "../../components/Field";
 import { useShortcuts } from "../../components/keys";
 import { PageHead } from "../../components/PageHead";
 import { Problem } from "../../components/Problem";
+import { useTyped } from "../../components/typed";
 import { FILTER_PATIENCE, NothingYet } from "../../components/Table";
 import { WindowList } from "../../components/WindowList";
 import { listQuery, readFilter, searchQuery, SINCE, STATES, writeFilter, type Filter } from "./filter";
 import { EmailRow, HitRow } from "./Rows";
 import { Views } from "./Views";
 
-const TYPING_PAUSE_MS = 200;
-
 function rowHeight(): number {
   return window.matchMedia("(max-width: 40rem)").matches ? 68 : 44;
-}
-
-/** A text of the filter that waits until the user stops typing. */
-function useTyped(value: string, commit: (value: string) => void): [string, (value: string) => void] {
-  const [typed, setTyped] = useState(value);
-  const timer = useRef(0);
-  useEffect(() => setTyped(value), [value]);
-  useEffect(() => () => window.clearTimeout(timer.current), []);
-  return [typed, (next) => {
-    setTyped(next);
-    window.clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => commit(next), TYPING_PAUSE_MS);
-  }];
 }
 
 function Filters({ filter }: { filter: Filter }) {
@@ -64,7 +51,17 @@ function NoEmails({ filtered }: { filtered: boolean }) {
   return (
     <Empty title="No email yet">
       <p>Every email that an agent sends appears here, with the duplicates that were stopped.</p>
-      <Code label="the command" text={"mailonce send --from agent@mailonce.test --to eve@example.com --subject Hello --text 'Hi Eve' --key hello-1"} />
+      <SendCommand />
+    </Empty>
+  );
+}
+
+function SearchOff() {
+  return (
+    <Empty title="Search is turned off on this server">
+      <p>State, recipient, key and time still filter the list. To search for words, add this to <code>mailonce.toml</code> and start the server again:</p>
+      <Code label="the configuration of search" text={"[search]\nenabled = true"} />
+      <Button onPress={() => writeFilter({ q: "" })}>Clear the search</Button>
     </Empty>
   );
 }
@@ -149,6 +146,7 @@ function ByList({ filter }: { filter: Filter }) {
 function BySearch({ filter }: { filter: Filter }) {
   const [query] = useState(() => searchQuery(filter));
   const pages = usePages<Schema["SearchHitBody"]>("/v1/search", query);
+  if (pages.problem?.code === "search_disabled") return <SearchOff />;
   return <Listing pages={pages} keyOf={({ id }) => id} row={(hit) => <HitRow hit={hit} />} filtered />;
 }
 

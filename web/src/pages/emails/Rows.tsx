@@ -1,6 +1,7 @@
 // One email in the list, and one hit of a search.
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../../api/client";
+import { useRefreshOn } from "../../api/events";
 import type { Email, Schema } from "../../api/types";
 import { StateChip } from "../../components/StateChip";
 import { Time } from "../../components/Time";
@@ -20,20 +21,25 @@ export function EmailRow({ email, snippet }: { email: Email; snippet?: string })
   );
 }
 
-const cache = new Map<string, Email>();
+/** What was loaded, so that rows that come back into the window are not empty first. */
+const cache = new Map<string, { email: Email; at: number }>();
+/** A row that comes back later than this is loaded again, because it missed the events in between. */
+const CURRENT_MS = 5000;
 
-/** A hit has only a snippet; the rest is loaded for the rows that are visible. */
+/** A hit has only a snippet; the rest is loaded for the rows that are visible, and again when the email changes. */
 export function HitRow({ hit }: { hit: Schema["SearchHitBody"] }) {
-  const [email, setEmail] = useState(cache.get(hit.id) ?? null);
+  const [email, setEmail] = useState(cache.get(hit.id)?.email ?? null);
+  const load = (signal?: AbortSignal) => get<Email>(`/v1/emails/${hit.id}`, {}, { signal }).then((loaded) => {
+    cache.set(hit.id, { email: loaded, at: Date.now() });
+    setEmail(loaded);
+  }, () => undefined);
   useEffect(() => {
-    if (email) return undefined;
+    if (Date.now() - (cache.get(hit.id)?.at ?? 0) < CURRENT_MS) return undefined;
     const controller = new AbortController();
-    get<Email>(`/v1/emails/${hit.id}`, {}, { signal: controller.signal }).then((loaded) => {
-      cache.set(hit.id, loaded);
-      setEmail(loaded);
-    }, () => undefined);
+    void load(controller.signal);
     return () => controller.abort();
   }, [hit.id]);
+  useRefreshOn("email.*", () => void load(), { matches: (event) => event.about.id === hit.id });
   if (email) return <EmailRow email={email} snippet={hit.snippet} />;
   return (
     <div class="emails-row">

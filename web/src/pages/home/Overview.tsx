@@ -1,10 +1,11 @@
-// The overview: what waits, how much was sent, and how many emails were not sent twice.
+// The overview: what waits, how much was sent, and how many repeated calls sent nothing.
 import { useState } from "preact/hooks";
 import { get } from "../../api/client";
 import { useRefreshOn } from "../../api/events";
 import { useLoad } from "../../api/load";
 import { needsYouTotal } from "../../api/needs-you";
 import { isMissing } from "../../api/problem";
+import { useStats } from "../../api/stats";
 import type { Email, Escalation, Page, Stats } from "../../api/types";
 import { Chart } from "../../components/Chart";
 import { Loading } from "../../components/Empty";
@@ -53,7 +54,7 @@ function Numbers({ stats }: { stats: Stats }) {
   const failed = (stats.states.failed ?? 0) + (stats.states.bounced ?? 0) + (stats.states.complained ?? 0);
   return (
     <div class="home-tiles">
-      <p class="home-tile accent"><strong>{number(stats.duplicates)}</strong> emails you did not send twice</p>
+      <p class="home-tile accent"><strong>{number(stats.duplicates)}</strong> repeats that sent nothing</p>
       <p class="home-tile"><strong>{number(stats.accepted)}</strong> emails accepted</p>
       <p class="home-tile"><strong>{number(arrived)}</strong> sent or delivered</p>
       <p class="home-tile"><strong>{number(failed)}</strong> failed, bounced or complained</p>
@@ -76,8 +77,7 @@ function Charts({ stats }: { stats: Stats }) {
 }
 
 function Statistics({ hours }: { hours: string }) {
-  const { data, problem, reload } = useLoad((signal) => get<Stats>("/v1/stats", { hours }, { signal }), [hours]);
-  useRefreshOn("email.*", () => void reload());
+  const { data, problem, reload } = useStats(hours);
   if (problem && isMissing(problem)) return <NotServed what="statistics" />;
   if (problem) return <Problem problem={problem} retry={reload} />;
   if (!data) return <Loading lines={4} />;

@@ -1,5 +1,5 @@
 // One inbox: its messages, every arrival, and its settings.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import { get, patch } from "../../api/client";
 import { useEvents } from "../../api/events";
 import { useLoad, usePages } from "../../api/load";
@@ -18,6 +18,7 @@ import { More } from "../../components/Table";
 import { Tabs } from "../../components/Tabs";
 import { Time } from "../../components/Time";
 import { announce, toast } from "../../components/Toast";
+import { useTyped } from "../../components/typed";
 import { search, setSearch } from "../../router";
 import type { PageProps } from "../index";
 import { Deliveries } from "./Deliveries";
@@ -27,17 +28,11 @@ type Inbox = Schema["InboxBody"];
 const STATES: [string, string][] = [["", "Any state"], ["unanswered", "unanswered"], ["leased", "leased"], ["answered", "answered"], ["skipped", "skipped"]];
 const HAS: [string, string][] = [["", "Anything"], ["code", "A code"], ["link", "A link"]];
 const PAGE = 50;
-const TYPING_PAUSE_MS = 200;
 
 /** A text field that changes the query of the address when the user stops typing. */
 function QueryField({ name, label, placeholder, inputRef }: { name: string; label: string; placeholder: string; inputRef?: { current: HTMLInputElement | null } }) {
   const value = search.value.get(name) ?? "";
-  const [typed, setTyped] = useState(value);
-  useEffect(() => setTyped(value), [value]);
-  useEffect(() => {
-    const timer = window.setTimeout(() => typed !== value && setSearch({ [name]: typed }), TYPING_PAUSE_MS);
-    return () => window.clearTimeout(timer);
-  }, [typed]);
+  const [typed, setTyped] = useTyped(value, (next) => setSearch({ [name]: next }));
   return <TextField label={label} type="search" value={typed} onInput={setTyped} placeholder={placeholder} inputRef={inputRef} />;
 }
 

@@ -111,7 +111,7 @@ function Inspector({ data }: { data: Key }) {
 export function KeyPage({ params }: PageProps) {
   const key = params["key"] ?? "";
   const { data, problem, reload } = useLoad((signal) => get<Key>(`/v1/keys/${encodeURIComponent(key)}`, {}, { signal }), [key]);
-  useRefreshOn("key.*,email.*", () => void reload(), (event) => (event.data as { key?: string }).key === key || event.about.id === data?.email);
+  useRefreshOn("key.*,email.*", () => void reload(), { matches: (event) => (event.data as { key?: string }).key === key || event.about.id === data?.email });
   return (
     <>
       <PageHead title={shortKey(key)} intro="Idempotency key" back={{ href: "/keys", label: "Keys" }}>{data && <Actions data={data} reload={reload} />}</PageHead>

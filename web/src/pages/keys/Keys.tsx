@@ -3,8 +3,9 @@ import { useRef } from "preact/hooks";
 import { usePages } from "../../api/load";
 import { isMissing } from "../../api/problem";
 import { useRefreshPages } from "../../api/refresh";
+import { useSender } from "../../api/sender";
 import type { Schema } from "../../api/types";
-import { Code } from "../../components/Code";
+import { SendCommand } from "../../components/ExampleCommand";
 import { Empty, Loading } from "../../components/Empty";
 import { CheckField, TextField } from "../../components/Field";
 import { KeyName } from "../../components/KeyName";
@@ -15,19 +16,21 @@ import { StateChip } from "../../components/StateChip";
 import { More, Table } from "../../components/Table";
 import { Tabs } from "../../components/Tabs";
 import { Time } from "../../components/Time";
+import { useTyped } from "../../components/typed";
 import { search, setSearch } from "../../router";
 import { Compare } from "./Compare";
 
 type Key = Schema["KeyBody"];
 const PAGE = 50;
-const EXAMPLE = { from: "agent@mailonce.test", to: "eve@example.com", subject: "Order 4821", text: "Thank you for your order." };
+const EXAMPLE = { to: "eve@example.com", subject: "Order 4821", text: "Thank you for your order." };
 
 function Filters({ prefix, duplicates }: { prefix: string; duplicates: boolean }) {
   const input = useRef<HTMLInputElement>(null);
+  const [typed, setTyped] = useTyped(prefix, (value) => setSearch({ prefix: value }));
   useShortcuts("Keys", [{ keys: "/", does: "find a key", run: () => input.current?.focus() }]);
   return (
     <search class="keys-filters">
-      <TextField label="Begins with" type="search" value={prefix} onInput={(value) => setSearch({ prefix: value })} placeholder="order-" inputRef={input} />
+      <TextField label="Begins with" type="search" value={typed} onInput={setTyped} placeholder="order-" inputRef={input} />
       <CheckField label="Only keys with duplicates" checked={duplicates} onChange={(checked) => setSearch({ duplicates: checked ? "true" : null })} />
     </search>
   );
@@ -38,7 +41,7 @@ function NoKeys({ filtered }: { filtered: boolean }) {
   return (
     <Empty title="No key is remembered yet">
       <p>An idempotency key identifies one email. A retry with the same key gets the first email back instead of a duplicate.</p>
-      <Code label="the command" text={"mailonce send --from agent@mailonce.test --to eve@example.com --subject Hello --text 'Hi Eve' --key hello-1"} />
+      <SendCommand />
     </Empty>
   );
 }
@@ -70,13 +73,18 @@ function Browse() {
   return <div class="stack"><Filters prefix={prefix} duplicates={duplicates} /><KeyList prefix={prefix.trim()} duplicates={duplicates} /></div>;
 }
 
+function CompareAny() {
+  const sender = useSender();
+  return sender ? <Compare start={{ from: sender.address, ...EXAMPLE }} /> : <Loading lines={4} />;
+}
+
 export function Keys() {
   return (
     <>
       <PageHead title="Keys" intro="Idempotency keys, what they belong to, and how long they are remembered." />
       <Tabs label="Keys" start={search.value.get("tool") === "compare" ? "compare" : "list"} tabs={[
         { name: "list", label: "All keys", content: () => <Browse /> },
-        { name: "compare", label: "Compare a request", content: () => <Compare start={EXAMPLE} /> },
+        { name: "compare", label: "Compare a request", content: () => <CompareAny /> },
       ]} />
     </>
   );

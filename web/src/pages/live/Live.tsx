@@ -2,7 +2,7 @@
 import { useRef } from "preact/hooks";
 import { streamState } from "../../api/events";
 import { Button } from "../../components/Button";
-import { Code } from "../../components/Code";
+import { SendCommand } from "../../components/ExampleCommand";
 import { Empty, Loading } from "../../components/Empty";
 import { SelectField, TextField } from "../../components/Field";
 import { useShortcuts } from "../../components/keys";
@@ -45,7 +45,7 @@ function Nothing({ filtered }: { filtered: boolean }) {
   return (
     <Empty title="Nothing has happened yet">
       <p>Every change to emails, messages, threads and claims appears here at once. Send an email twice with the same key and watch the duplicate arrive:</p>
-      <Code label="the command" text={"mailonce send --from agent@mailonce.test --to eve@example.com --subject Hello --text 'Hi Eve' --key hello-1"} />
+      <SendCommand />
     </Empty>
   );
 }

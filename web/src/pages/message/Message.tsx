@@ -49,7 +49,9 @@ export function MessagePage({ params }: PageProps) {
   const load = (which: string) => (signal: AbortSignal) => get<Rendered>(`/v1/messages/${encodeURIComponent(id)}`, { view: which }, { signal });
   const { data, problem, reload } = useLoad(load(view), [id, view]);
   const model = useLoad(load("min"), [id]);
-  useRefreshOn("message.*,artifact.*,thread.leased", () => void reload(), (event) => event.about.id === id || event.about.id === data?.thread_id || (event.data as { message?: string }).message === id);
+  useRefreshOn("message.*,artifact.*,thread.leased", () => void reload(), {
+    matches: (event) => event.about.id === id || event.about.id === data?.thread_id || (event.data as { message?: string }).message === id,
+  });
   return (
     <>
       <PageHead title={data ? subjectOf(data) : "Message"} back={data ? { href: `/inboxes/${data.inbox_id}`, label: "Inbox" } : { href: "/inboxes", label: "Inboxes" }}>

@@ -59,7 +59,7 @@ function Position({ id }: { id: string }) {
 export function DecidePage({ params }: PageProps) {
   const id = params["id"] ?? "";
   const { data, problem, reload } = useLoad((signal) => get<Escalation>(`/v1/escalations/${encodeURIComponent(id)}`, {}, { signal }), [id]);
-  useRefreshOn("escalation.*", () => void reload(), (event) => event.about.id === id);
+  useRefreshOn("escalation.*", () => void reload(), { matches: (event) => event.about.id === id });
   useShortcuts("Question", [
     { keys: "n", does: "next question", run: () => navigate(nextPath(id)) },
     { keys: "u", does: "back to the queue", run: () => navigate("/needs-you") },

@@ -21,6 +21,9 @@ const LABELS: Partial<Record<Escalation["reason"], [yes: string, no: string]>> =
   orphaned: ["Seen, keep waiting", ""],
 };
 
+/** The heading of the page shows a question of one short line. */
+const isLong = (question: string) => question.includes("\n") || question.length > 160;
+
 export function Question({ escalation, done }: QuestionProps) {
   const [reason, setReason] = useState("");
   const { about, allowed_decisions: allowed } = escalation;
@@ -32,7 +35,7 @@ export function Question({ escalation, done }: QuestionProps) {
   };
   return (
     <section class="card stack">
-      {about.question && <pre class="plain-text full">{visible(about.question)}</pre>}
+      {about.question && isLong(about.question) && <pre class="plain-text full">{visible(about.question)}</pre>}
       <Facts facts={[
         ["About", about.entity ? <code>{about.entity}</code> : null],
         ["Message", about.message ? <a href={`/messages/${about.message}`}>{about.message}</a> : null],
@@ -41,7 +44,7 @@ export function Question({ escalation, done }: QuestionProps) {
         ["Transport", about.transport ?? null],
         ["Missing since", about.missing_since ? <Time at={about.missing_since} /> : null],
       ]} />
-      <TextField label="Your words" hint="The agent reads them with the answer." value={reason} onInput={setReason} rows={3} />
+      <TextField label="Your words" hint={escalation.reason === "asked" ? "The agent reads them with the answer." : "They stay with the decision."} value={reason} onInput={setReason} rows={3} />
       <div class="row">
         <Button kind="primary" disabled={!may("approve", "admin")} onPress={() => answer("release")}>{yes}</Button>
         {no && allowed.includes("reject") && <Button disabled={!may("approve", "admin")} onPress={() => answer("reject")}>{no}</Button>}

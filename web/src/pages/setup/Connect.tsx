@@ -1,11 +1,11 @@
 // Snippets with the address of this server and an inbox of the team filled in.
 import { useState } from "preact/hooks";
 import { useEvents } from "../../api/events";
+import { useSender } from "../../api/sender";
 import { Code } from "../../components/Code";
 import { NewKeyButton } from "../../components/NewKeyButton";
 import { Tabs } from "../../components/Tabs";
 import { Time } from "../../components/Time";
-import { useFirstInbox } from "./first-inbox";
 import { SetupPage } from "./SetupPage";
 import { SNIPPETS, type Snippet } from "./snippets";
 
@@ -27,7 +27,7 @@ function SnippetPanel({ snippet, from, apiKey }: { snippet: Snippet; from: strin
 }
 
 export function Connect() {
-  const from = useFirstInbox();
+  const from = useSender()?.address ?? "…";
   const [key, setKey] = useState("");
   return (
     <SetupPage section="connect">

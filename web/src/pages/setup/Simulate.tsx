@@ -1,6 +1,7 @@
 // Asks what the policy would decide about an email, without sending it.
 import { useId, useState } from "preact/hooks";
 import { post } from "../../api/client";
+import { useSender } from "../../api/sender";
 import type { Schema } from "../../api/types";
 import { TextField } from "../../components/Field";
 import { SubmitButton, useSubmit } from "../../components/FormDialog";
@@ -9,7 +10,6 @@ import { Problem, ProblemBox } from "../../components/Problem";
 import { StateChip, type Tone } from "../../components/StateChip";
 import { announce } from "../../components/Toast";
 import { may } from "../../session/session";
-import { useFirstInbox } from "./first-inbox";
 
 type Simulation = Schema["SimulationBody"];
 
@@ -35,7 +35,7 @@ const START = { from: null as string | null, to: "", subject: "", text: "", key:
 
 export function Simulate() {
   const id = useId();
-  const inbox = useFirstInbox();
+  const inbox = useSender()?.address ?? "";
   const [draft, setDraft] = useState(START);
   const from = draft.from ?? inbox;
   const [simulation, setSimulation] = useState<Simulation | null>(null);

@@ -22,11 +22,11 @@ export function TransportSection() {
     <SetupPage section="transports">
       {problem && <Problem problem={problem} retry={reload} />}
       {!data && !problem && <Loading lines={4} />}
-      {data && <Transports list={data.list} names={data.names} reload={() => void reload()} />}
+      {data && <Transports list={data.list} names={data.names} heading={false} reload={() => void reload()} />}
       <section class="card stack" aria-labelledby="add-transport">
         <h2 id="add-transport">Add a transport</h2>
         <p>Transports are part of the configuration of the server, so that no API key can send mail elsewhere. Add one to <code>mailonce.toml</code> and start the server again.</p>
-        <Code label="the configuration of a transport" text={TRANSPORT_EXAMPLE} />
+        <Code label="the configuration of a transport" text={TRANSPORT_EXAMPLE} wrap />
       </section>
     </SetupPage>
   );

@@ -19,7 +19,7 @@ export const CHARTS: ChartSpec[] = [
     series: [{ label: "accepted", tone: "accent", read: (lines) => total(lines, "mailonce_send_accepted_total") }],
   },
   {
-    title: "Duplicates stopped", kind: "counter", promql: "sum by (reason) (rate(mailonce_send_deduplicated_total[5m]))",
+    title: "Duplicates stopped", kind: "counter", promql: 'sum by (reason) (rate(mailonce_send_deduplicated_total[5m])) or label_replace(sum(rate(mailonce_key_mismatches_total[5m])), "reason", "mismatch", "", "")',
     series: [
       { label: "replayed by key", tone: "good", read: (lines) => total(lines, "mailonce_send_deduplicated_total") },
       { label: "key mismatches", tone: "bad", read: (lines) => total(lines, "mailonce_key_mismatches_total") },

@@ -52,7 +52,8 @@ await resend.emails.send(
   { idempotencyKey: "order-1011" },
 );`;
 
-export const TRANSPORT_EXAMPLE = `[[transports]]                       # how email leaves
+export const TRANSPORT_EXAMPLE = `# how email leaves
+[[transports]]
 name = "relay"
 kind = "smtp"
 host = "smtp.example.com"

@@ -7,7 +7,7 @@ import { Button } from "../../components/Button";
 import { SelectField, TextField } from "../../components/Field";
 import { FormDialog, useIntentions } from "../../components/FormDialog";
 import { NotServed } from "../../components/Problem";
-import { StateChip } from "../../components/StateChip";
+import { StateChip, type Tone } from "../../components/StateChip";
 import { Table } from "../../components/Table";
 import { toast } from "../../components/Toast";
 import { navigate } from "../../router";
@@ -86,7 +86,26 @@ function OrphanedList({ orphaned, move }: { orphaned: Orphaned[]; move: (orphane
   );
 }
 
-export function Transports({ list, names, reload }: { list: TransportList; names: Names; reload: () => void }) {
+const BREAKERS: Record<Transport["breaker"], [label: string, tone: Tone, detail: string]> = {
+  closed: ["working", "good", "circuit breaker closed"],
+  half_open: ["trying again", "wait", "circuit breaker half open: one attempt at a time"],
+  open: ["paused", "bad", "circuit breaker open"],
+};
+
+function Health({ transport: { breaker, breaker_reason: reason } }: { transport: Transport }) {
+  const [label, tone, detail] = BREAKERS[breaker];
+  return <><StateChip state={label} tone={tone} /><span class="sub">{reason ? `${detail}: ${reason}` : detail}</span></>;
+}
+
+interface TransportsProps {
+  list: TransportList;
+  names: Names;
+  reload: () => void;
+  /** False on a page whose own heading says it. */
+  heading?: boolean;
+}
+
+export function Transports({ list, names, reload, heading = true }: TransportsProps) {
   const [testing, setTesting] = useState<Transport | null>(null);
   const [moving, setMoving] = useState<Orphaned | null>(null);
   const moved = () => {
@@ -94,13 +113,13 @@ export function Transports({ list, names, reload }: { list: TransportList; names
     reload();
   };
   return (
-    <section class="stack" aria-labelledby="transports">
-      <h2 id="transports">Transports</h2>
+    <section class="stack" aria-label="Transports">
+      {heading && <h2>Transports</h2>}
       {list.orphaned.length > 0 && <OrphanedList orphaned={list.orphaned} move={setMoving} />}
       <div class="card flush">
         <Table label="Transports" rows={list.data} keyOf={({ name }) => name} columns={[
-          { head: "Transport", cell: ({ name, kind }) => <><strong>{name}</strong><span class="sub">{kind}</span></> },
-          { head: "Circuit breaker", cell: ({ breaker, breaker_reason: reason }) => <><StateChip state={breaker} tone={breaker === "closed" ? "good" : "bad"} />{reason && <span class="sub">{reason}</span>}</> },
+          { head: "Name", cell: ({ name, kind }) => <><strong>{name}</strong><span class="sub">{kind}</span></> },
+          { head: "State", cell: (transport) => <Health transport={transport} /> },
           { head: "In flight", number: true, wide: true, cell: ({ in_flight: count }) => count },
           { head: "After a lost answer", wide: true, cell: ({ unknown_recovery: recovery }) => RECOVERY[recovery] },
           { head: "Actions", cell: (transport) => <Button class="small" disabled={!may("operator")} label={`Test ${transport.name}`} onPress={() => setTesting(transport)}>Test…</Button> },

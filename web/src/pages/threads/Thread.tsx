@@ -39,7 +39,7 @@ export function ThreadPage({ params }: PageProps) {
   useRefreshOn("thread.*,message.*,email.*", () => {
     void reload();
     announce("The thread changed");
-  }, (event) => ids.has(event.about.id) || (event.data as { thread?: string }).thread === id);
+  }, { matches: (event) => ids.has(event.about.id) || (event.data as { thread?: string }).thread === id });
   return (
     <>
       <PageHead title={data ? subjectOf(data) : "Thread"} back={{ href: "/threads", label: "Threads" }}

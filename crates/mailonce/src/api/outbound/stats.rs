@@ -53,7 +53,7 @@ pub(crate) struct StatsBody {
 pub(crate) struct StatsCountsBody {
     /// Number of accepted emails.
     accepted: u64,
-    /// Number of calls that were answered with one of these emails instead of a second one.
+    /// Number of repeated calls: they got one of these emails back, or were refused because they asked for a different email.
     duplicates: u64,
     /// Number of handoffs by their current state. An email to several recipients may have several.
     states: BTreeMap<&'static str, u64>,

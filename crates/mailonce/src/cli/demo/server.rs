@@ -82,9 +82,11 @@ impl DemoServer {
         Ok(())
     }
 
-    /// The link that signs in to its dashboard.
-    pub(super) fn sign_in_link(&self) -> anyhow::Result<&str> {
-        self.greeting["sign_in"].as_str().context("the server has no sign-in link")
+    /// The link that signs in to its dashboard, at `localhost`. Browsers keep one cookie for all ports of a host, so a link
+    /// to 127.0.0.1 would end the session at a `mailonce dev` there, whose own link has been used.
+    pub(super) fn sign_in_link(&self) -> anyhow::Result<String> {
+        let link = self.greeting["sign_in"].as_str().context("the server has no sign-in link")?;
+        Ok(link.replacen("//127.0.0.1:", "//localhost:", 1))
     }
 
     async fn is_serving(&self) -> bool {

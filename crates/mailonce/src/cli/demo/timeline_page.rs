@@ -1,5 +1,5 @@
-//! The timeline of the demo's email as a page that needs neither a server nor scripts: the drawing of the dashboard's
-//! email page, for a machine without one.
+//! The timeline of the demo's email as a page that needs neither a server nor scripts. Each entry is a bar up to the next
+//! one, with the kill and the restart of the server, which the dashboard cannot know.
 
 use anyhow::Context as _;
 use mailonce_core::time::Time;
