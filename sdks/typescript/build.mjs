@@ -30,7 +30,7 @@ for (const folder of ["dist/esm", "dist/cjs"]) {
   }
 }
 // Types that no exported type names are not packed.
-for (const name of ["double", "double-tools", "double-words", "sha256"]) rmSync(`dist/cjs/${name}.d.ts`);
+for (const name of ["double", "double-tools", "double-responses", "sha256"]) rmSync(`dist/cjs/${name}.d.ts`);
 // Types mean the same from both sides, so they are packed once. ESM may name those of CommonJS; the other way round it
 // would need attributes that older compilers do not know. Adapters keep theirs: their frameworks have two of each.
 const OWN = ["ai.d.ts", "openai-agents.d.ts"];

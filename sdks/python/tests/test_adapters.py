@@ -1,6 +1,6 @@
 """The adapters, driven by scripted models that repeat, re-word, rename and run tools twice: one mail, one reply.
 
-With the real server the sink behind it counts. Needs MAILONCE_WEATHER, MAILONCE_URL and a key.
+With the real server the sink behind it counts. Needs MAILONCE_FAULT_PROXY, MAILONCE_URL and a key.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Faulty(Earnest):
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__()
-        wish = {"to": os.environ["MAILONCE_URL"], "faults": faults}
-        self.url: str = httpx.post(os.environ["MAILONCE_WEATHER"] + "/proxy", json=wish).json()["url"]
+        request = {"to": os.environ["MAILONCE_URL"], "faults": faults}
+        self.url: str = httpx.post(os.environ["MAILONCE_FAULT_PROXY"] + "/proxy", json=request).json()["url"]
 
     def client(self, *, max_retries: int = 4) -> Mailonce:
         return Mailonce(base_url=self.url, backoff=0.005, timeout=2, max_retries=max_retries)
@@ -87,7 +87,7 @@ def mails_for(to: str) -> int:
     """How many mails for `to` the sink has, a while after the first."""
 
     def count() -> int:
-        found: int = httpx.get(os.environ["MAILONCE_WEATHER"] + "/mails", params={"to": to}).json()["count"]
+        found: int = httpx.get(os.environ["MAILONCE_FAULT_PROXY"] + "/mails", params={"to": to}).json()["count"]
         return found
 
     for _ in range(100):

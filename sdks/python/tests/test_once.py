@@ -309,7 +309,7 @@ class Once(unittest.TestCase):
         for fault in ("lose", "cut", "late503"):
             with self.subTest(fault=fault):
                 body = {"to": os.environ["MAILONCE_URL"], "faults": [fault, fault, None, fault]}
-                proxy = httpx.post(os.environ["MAILONCE_WEATHER"] + "/proxy", json=body).json()
+                proxy = httpx.post(os.environ["MAILONCE_FAULT_PROXY"] + "/proxy", json=body).json()
                 ran: list[int] = []
                 with Mailonce(base_url=proxy["url"], backoff=0.005, timeout=0.6) as mo:
                     mo.once(f"py-{fault}-{RUN}", lambda _, ran=ran: ran.append(1))  # type: ignore[misc]

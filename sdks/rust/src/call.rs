@@ -1,4 +1,4 @@
-//! One call: the same bytes under the same key until there is an answer, within limits of time and tries.
+//! One call: retries the same bytes with the same idempotency key until there is a response, up to a number of tries.
 
 use bytes::Bytes;
 use hyper::{Method, header};
@@ -8,41 +8,41 @@ use std::{future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{
     error::Error,
-    http::{Answer, Following, Request, Trouble},
+    http::{Answer, Request, RequestError, StreamingResponse},
     key::check_key,
     wire::{BatchReceipt, SendReceipt},
 };
 
-/// The wire format that this SDK was made for.
-const WIRE: &str = "2026-11-15";
+/// The API version that this SDK was built for.
+const API_VERSION: &str = "2026-11-15";
 const CLIENT: &str = concat!("rust/", env!("CARGO_PKG_VERSION"));
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// With the usual backoff that is 32 to 64 seconds of pauses, enough for a restart of the server.
+const MAX_PAUSE: Duration = Duration::from_secs(8);
+/// With the default backoff the pauses add up to 32 to 64 seconds, enough for a restart of the server.
 pub(crate) const RETRIES: u32 = 12;
 pub(crate) const BACKOFF: Duration = Duration::from_millis(250);
-/// A longer Retry-After is for the caller to wait.
-const LONGEST_TOLD_PAUSE: Duration = Duration::from_mins(1);
+/// A longer Retry-After is returned to the caller as an error.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 const CALL_ID_CHARS: usize = 256;
 
-pub(crate) type Made<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(crate) type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What carries requests: the network, or a server in memory.
+/// Sends requests: over the network, or to the in-memory server.
 pub(crate) trait Wire: Send + Sync {
-    /// Asks once. A `fresh` request must not go out on a connection that may be closing.
-    fn ask<'a>(&'a self, request: &'a Request, fresh: bool) -> Made<'a, Result<Answer, Trouble>>;
+    /// Sends a request once. A `fresh` one must not use a pooled connection, which may be closing.
+    fn call<'a>(&'a self, request: &'a Request, fresh: bool) -> BoxedFuture<'a, Result<Answer, RequestError>>;
     /// The base URL of the server.
     fn url(&self) -> &str;
-    /// Asks for an answer without an end.
-    fn follow<'a>(&'a self, request: &'a Request) -> Made<'a, Result<Opened, Trouble>>;
+    /// Sends a request whose response is a stream.
+    fn open_stream<'a>(&'a self, request: &'a Request) -> BoxedFuture<'a, Result<StreamOpening, RequestError>>;
 }
 
-/// What came of asking for a stream.
-pub(crate) enum Opened {
-    Stream(Following),
+/// The response to a request for a stream.
+pub(crate) enum StreamOpening {
+    Stream(StreamingResponse),
     Refused(Answer),
 }
 
-/// How calls are made.
+/// The server, API key and retry settings of a client.
 pub(crate) struct Caller {
     pub(crate) wire: Arc<dyn Wire>,
     pub(crate) api_key: String,
@@ -51,52 +51,52 @@ pub(crate) struct Caller {
     pub(crate) backoff: Duration,
 }
 
-/// What names a call when its caller does not.
+/// What makes a call idempotent when the caller passes no key.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Naming {
-    /// A key of its own makes its repeats safe.
-    Mint,
-    /// It is safe to repeat by nature.
-    Nature,
-    /// Nothing: a repeat could do it twice, so it is made once.
-    Nothing,
+pub(crate) enum Idempotency {
+    /// A random key, so that its retries are safe.
+    RandomKey,
+    /// The call is idempotent without a key.
+    Inherent,
+    /// Nothing: a retry could send twice, so it is tried once.
+    None,
 }
 
-/// A call as it will stand on the wire.
+/// The parts of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) body: Bytes,
     pub(crate) headers: Vec<(&'static str, String)>,
-    /// How long the server may hold it.
+    /// How long the server may wait before it responds.
     pub(crate) hold: Duration,
-    pub(crate) naming: Naming,
+    pub(crate) idempotency: Idempotency,
     pub(crate) key: Option<String>,
 }
 
 impl Parts {
-    pub(crate) fn new(method: Method, path: String, naming: Naming) -> Self {
+    pub(crate) fn new(method: Method, path: String, idempotency: Idempotency) -> Self {
         let (body, headers, hold, key) = (Bytes::new(), Vec::new(), Duration::ZERO, None);
-        Self { method, path, body, headers, hold, naming, key }
+        Self { method, path, body, headers, hold, idempotency, key }
     }
 
     pub(crate) fn get(path: String) -> Self {
-        Self::new(Method::GET, path, Naming::Nature)
+        Self::new(Method::GET, path, Idempotency::Inherent)
     }
 
-    pub(crate) fn post(path: String, naming: Naming) -> Self {
-        Self::new(Method::POST, path, naming)
+    pub(crate) fn post(path: String, idempotency: Idempotency) -> Self {
+        Self::new(Method::POST, path, idempotency)
     }
 
     pub(crate) fn body(mut self, body: &impl Serialize) -> Result<Self, Error> {
         let written = serde_json::to_vec(body);
-        self.body = written.map_err(|error| unwritable("the body", &error))?.into();
+        self.body = written.map_err(|error| not_serializable("the body", &error))?.into();
         Ok(self)
     }
 
     pub(crate) fn query(mut self, query: &impl Serialize) -> Result<Self, Error> {
-        let value = serde_json::to_value(query).map_err(|error| unwritable("the query", &error))?;
+        let value = serde_json::to_value(query).map_err(|error| not_serializable("the query", &error))?;
         let pairs = value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
         let pairs: Vec<String> = pairs
             .map(|(name, value)| {
@@ -111,12 +111,12 @@ impl Parts {
     }
 }
 
-fn unwritable(what: &str, error: &serde_json::Error) -> Error {
-    Error::here("invalid_field", format!("{what} cannot be written as JSON: {error}"), format!("Mend {what}."))
+fn not_serializable(what: &str, error: &serde_json::Error) -> Error {
+    Error::local("invalid_field", format!("{what} cannot be written as JSON: {error}"), format!("Mend {what}."))
 }
 
-/// A call that is made when it is awaited. Dropping it on the way ends it; it may have arrived all the same, and the same
-/// key finds out.
+/// A call, made when it is awaited. Dropping it cancels it; the server may have received it, and a retry with the same key
+/// tells.
 #[must_use = "a call is made when it is awaited"]
 pub struct Call<T> {
     caller: Arc<Caller>,
@@ -138,82 +138,82 @@ impl<T> Call<T> {
         Self { caller: Arc::clone(caller), parts, read, timeout: None, max_retries: None }
     }
 
-    /// The name of this wish. Calls other than sends get one of their own, so that their repeats are safe.
+    /// The idempotency key of this call. Calls other than sends get a random one by default, so that their retries are safe.
     pub fn idempotency_key(self, key: impl Into<String>) -> Self {
         let key = key.into();
-        self.changed(|parts| parts.key = Some(key))
+        self.with_parts(|parts| parts.key = Some(key))
     }
 
-    /// The id that a framework gave this call. Told along for correlation; it decides nothing.
+    /// The id that a framework gave this call. Only for correlation; it is not an idempotency key.
     pub fn call_id(self, id: &str) -> Self {
         let id: String = escaped(id).chars().take(CALL_ID_CHARS).collect();
-        self.changed(|parts| parts.headers.push(("mailonce-call-id", id)))
+        self.with_parts(|parts| parts.headers.push(("mailonce-call-id", id)))
     }
 
-    /// How long one try may take. What the server is asked to hold comes on top.
+    /// Timeout of one try. The time that the server is asked to wait is added.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// How often it is made again when it was not answered.
+    /// How often the call is retried when it was not answered.
     pub fn max_retries(self, max_retries: u32) -> Self {
         Self { max_retries: Some(max_retries), ..self }
     }
 
-    fn changed(mut self, change: impl FnOnce(&mut Parts)) -> Self {
+    fn with_parts(mut self, change: impl FnOnce(&mut Parts)) -> Self {
         if let Ok(parts) = &mut self.parts {
             change(parts);
         }
         self
     }
 
-    /// How long the server may hold the call before it answers.
+    /// How long the server may wait before it responds.
     pub(crate) fn hold(self, hold: Duration) -> Self {
-        self.changed(|parts| parts.hold = hold)
+        self.with_parts(|parts| parts.hold = hold)
     }
 
-    async fn made(self) -> Result<T, Error> {
+    async fn run(self) -> Result<T, Error> {
         let parts = self.parts?;
-        let once = parts.naming == Naming::Nothing && parts.key.is_none();
+        let once = parts.idempotency == Idempotency::None && parts.key.is_none();
         let tries = if once { 1 } else { self.max_retries.unwrap_or(self.caller.max_retries).saturating_add(1) };
         let limit = self.timeout.unwrap_or(self.caller.timeout) + parts.hold;
-        // Its bytes are made once, so that every repeat is the same.
+        // Serialized once, so that every retry has the same bytes.
         let request = self.caller.request(parts)?;
         let mut tried = 0;
         loop {
             tried += 1;
-            let lost = match self.caller.once(&request, limit, once, self.read).await {
+            let failed = match self.caller.once(&request, limit, once, self.read).await {
                 Ok(answer) => return Ok(answer),
-                Err(lost) => lost,
+                Err(failed) => failed,
             };
-            if tried >= tries || !lost.again {
-                return Err(lost.error);
+            if tried >= tries || !failed.may_retry {
+                return Err(failed.error);
             }
-            let pause = lost.pause.map_or_else(|| self.caller.pause(tried), Ok)?;
+            let pause = failed.pause.map_or_else(|| self.caller.pause(tried), Ok)?;
             tokio::time::sleep(pause).await;
         }
     }
 }
 
 impl<T: DeserializeOwned> Call<T> {
-    /// A call whose answer is JSON.
+    /// A call whose response is JSON.
     pub(crate) fn new(caller: &Arc<Caller>, parts: Result<Parts, Error>) -> Self {
         Self::reading(caller, parts, |answer| serde_json::from_slice(&answer.body).ok())
     }
 }
 
 impl Call<SendReceipt> {
-    /// Seconds to wait for the outcome, at most 60. Without it the answer comes once the mail is in the ledger.
+    /// Seconds to wait for the outcome, at most 60. Without it the server responds as soon as the email is stored.
     pub fn wait(self, seconds: u32) -> Self {
-        let told = self.changed(|parts| parts.headers.push(("prefer", format!("wait={seconds}"))));
-        told.hold(Duration::from_secs(seconds.into()))
+        let call = self.with_parts(|parts| parts.headers.push(("prefer", format!("wait={seconds}"))));
+        call.hold(Duration::from_secs(seconds.into()))
     }
 }
 
 impl Call<BatchReceipt> {
-    /// Takes the good mails of a batch and says what is wrong with the others.
+    /// Accepts the valid emails of a batch and reports errors for the others.
     pub fn permissive(self) -> Self {
-        self.changed(|parts| parts.headers.push(("x-batch-validation", "permissive".to_owned())))
+        self.with_parts(|parts| parts.headers.push(("x-batch-validation", "permissive".to_owned())))
     }
 }
 
@@ -222,14 +222,14 @@ impl<T: Send + 'static> IntoFuture for Call<T> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.made())
+        Box::pin(self.run())
     }
 }
 
-/// A try that gave no success: whether another may follow, and after which pause.
-struct Lost {
+/// A failed try: whether the call may be retried, and after which pause.
+struct FailedTry {
     error: Error,
-    again: bool,
+    may_retry: bool,
     pause: Option<Duration>,
 }
 
@@ -239,11 +239,11 @@ impl Caller {
         let mut headers = vec![
             ("authorization", format!("Bearer {}", self.api_key)),
             ("mailonce-client", CLIENT.to_owned()),
-            ("mailonce-version", WIRE.to_owned()),
+            ("mailonce-version", API_VERSION.to_owned()),
         ];
         let key = match parts.key {
             Some(key) => Some(key),
-            None if parts.naming == Naming::Mint => Some(minted()?),
+            None if parts.idempotency == Idempotency::RandomKey => Some(random_key()?),
             None => None,
         };
         if let Some(key) = key {
@@ -257,29 +257,29 @@ impl Caller {
         Ok(Request { method: parts.method, path: parts.path, headers, body: parts.body })
     }
 
-    /// One try. A success that `read` cannot read was cut on its way and is asked for again.
+    /// One try. A success response that `read` cannot parse was cut off, and the call is retried.
     async fn once<T>(
         &self,
         request: &Request,
         limit: Duration,
         fresh: bool,
         read: fn(&Answer) -> Option<T>,
-    ) -> Result<T, Lost> {
+    ) -> Result<T, FailedTry> {
         let url = self.wire.url();
-        let lost = |error: Error| Lost { error: error.for_call(url, &request.path), again: true, pause: None };
-        let asked = tokio::time::timeout(limit, self.wire.ask(request, fresh)).await;
-        let asked = asked.map_err(|late| {
+        let lost = |error: Error| FailedTry { error: error.for_call(url, &request.path), may_retry: true, pause: None };
+        let response = tokio::time::timeout(limit, self.wire.call(request, fresh)).await;
+        let response = response.map_err(|late| {
             lost(Error::no_answer(format!("no answer within {} ms", limit.as_millis()), Some(late.into())))
         })?;
         let answer =
-            asked.map_err(|trouble| lost(Error::no_answer("the connection gave no answer", Some(trouble.into()))))?;
+            response.map_err(|error| lost(Error::no_answer("the connection gave no answer", Some(error.into()))))?;
         if !(200..300).contains(&answer.status) {
             return Err(refused(&answer, url, &request.path));
         }
         read(&answer).ok_or_else(|| lost(Error::no_answer("the answer cannot be read", None)))
     }
 
-    /// The pause before try `tried + 1`. Its random part keeps callers that failed together from coming back together.
+    /// The pause before try `tried + 1`, with a random part so that callers that failed together do not retry together.
     pub(crate) fn pause(&self, tried: u32) -> Result<Duration, Error> {
         let most = longest_pause(self.backoff, tried);
         let share = f64::from(u32::from_be_bytes(random()?)) / f64::from(u32::MAX);
@@ -289,34 +289,35 @@ impl Caller {
 
 /// The longest pause before try `tried + 1`; the shortest is half of it.
 fn longest_pause(backoff: Duration, tried: u32) -> Duration {
-    backoff.saturating_mul(1 << tried.saturating_sub(1).min(16)).min(LONGEST_PAUSE)
+    backoff.saturating_mul(1 << tried.saturating_sub(1).min(16)).min(MAX_PAUSE)
 }
 
-fn refused(answer: &Answer, url: &str, path: &str) -> Lost {
+fn refused(answer: &Answer, url: &str, path: &str) -> FailedTry {
     let error = Error::refusal(answer.status, &answer.body, url).for_call(url, path);
-    let told = answer.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
-    let pause = told.map(|seconds| Duration::from_secs(seconds.into()));
-    // "later" is for the caller to decide, save where the server only asks for a slower pace.
-    let again = error.is_passing() && pause.is_none_or(|pause| pause <= LONGEST_TOLD_PAUSE);
-    Lost { error, again, pause }
+    let retry_after =
+        answer.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+    let pause = retry_after.map(|seconds| Duration::from_secs(seconds.into()));
+    // `later` is for the caller to decide, except for a rate limit.
+    let may_retry = error.is_passing() && pause.is_none_or(|pause| pause <= MAX_RETRY_AFTER);
+    FailedTry { error, may_retry, pause }
 }
 
-/// A part of a path.
+/// Percent-encodes an id for a path.
 pub(crate) fn at(id: &str) -> Result<String, Error> {
     if matches!(id, "" | "." | "..") {
-        return Err(Error::here("invalid_field", "an id is missing", "Pass the id of the thing."));
+        return Err(Error::local("invalid_field", "an id is missing", "Pass the id of the thing."));
     }
     Ok(escaped(id))
 }
 
-/// A path segment or query value, escaped.
+/// Percent-encodes a path segment or query value.
 pub(crate) fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// A name for one call of this process. It makes repeats of that call safe and nothing else, so no send gets one.
-pub(crate) fn minted() -> Result<String, Error> {
+/// A random key for one call. It makes only the retries of that call safe, so no send gets one.
+pub(crate) fn random_key() -> Result<String, Error> {
     Ok(format!("sdk_{:032x}", u128::from_be_bytes(random()?)))
 }
 
@@ -324,27 +325,29 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     let filled = getrandom::fill(&mut bytes);
     filled.map_err(|error| {
-        Error::here("internal", format!("the system gives no randomness: {error}"), "Look at the system.")
+        Error::local("internal", format!("the system gives no randomness: {error}"), "Look at the system.")
     })?;
     Ok(bytes)
 }
 
-/// What names a call that is made by hand.
-pub(crate) fn naming(method: &Method, path: &str, body: &Value) -> Naming {
+/// What makes a call of [`Client::request`](crate::Client::request) idempotent.
+pub(crate) fn idempotency(method: &Method, path: &str, body: &Value) -> Idempotency {
     if method != Method::POST {
-        return Naming::Nature;
+        return Idempotency::Inherent;
     }
     let path = path.split('?').next().unwrap_or_default();
     let named = |mail: &Value| !mail["intent"].is_null();
     match path {
-        "/v1/emails" if named(body) => Naming::Nature,
-        "/v1/emails/batch" if body.as_array().is_some_and(|mails| mails.iter().all(named)) => Naming::Nature,
-        "/v1/emails" | "/v1/emails/batch" => Naming::Nothing,
-        // The key of this call would be the key of the claim.
-        "/v1/claims" => Naming::Nature,
-        // The message and the artifact are the names of these wishes.
-        _ if ["/reply", "/forward", "/consume", "/applied"].iter().any(|verb| path.ends_with(verb)) => Naming::Nature,
-        _ => Naming::Mint,
+        "/v1/emails" if named(body) => Idempotency::Inherent,
+        "/v1/emails/batch" if body.as_array().is_some_and(|mails| mails.iter().all(named)) => Idempotency::Inherent,
+        "/v1/emails" | "/v1/emails/batch" => Idempotency::None,
+        // An idempotency key of this call would become the key of the claim.
+        "/v1/claims" => Idempotency::Inherent,
+        // The message or the artifact identifies these calls.
+        _ if ["/reply", "/forward", "/consume", "/applied"].iter().any(|verb| path.ends_with(verb)) => {
+            Idempotency::Inherent
+        }
+        _ => Idempotency::RandomKey,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Any side effect once: one caller runs it, everybody else gets its result. Uses the claims of the server.
+//! Runs any side effect once: one caller runs it, all others get its result. Uses the claims of the server.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -11,14 +11,14 @@ use tokio::{
 };
 
 use crate::{
-    call::{Call, Caller, Naming, Parts, at, minted},
+    call::{Call, Caller, Idempotency, Parts, at, random_key},
     error::{Error, Retry},
     key::check_key,
     wire::Intent,
 };
 
-/// Seconds after which a holder counts as lost, unless it says so.
-const USUAL_LEASE_S: u32 = 60;
+/// Default lease of a claim in seconds.
+const DEFAULT_LEASE_S: u32 = 60;
 /// Pauses between two calls while another caller has the claim.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ const MAX_REASON_CHARS: usize = 1_000;
 pub enum AfterError {
     /// It is final, and later callers get the same error.
     Failed,
-    /// Surely nothing happened, and the next caller may run it.
+    /// Nothing happened, and the next caller may run it.
     Retry,
     /// It may have happened.
     Unknown,
@@ -39,9 +39,9 @@ pub enum AfterError {
 /// What happens to a claim whose holder was lost after it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnUnknown {
-    /// It waits for evidence or for a person.
+    /// The claim waits for evidence or for a person.
     Hold,
-    /// It is freed once, 10 minutes after the lease ended.
+    /// The claim is freed once, 10 minutes after the lease ended.
     Retry,
 }
 
@@ -119,7 +119,7 @@ impl fmt::Debug for OnceCall {
 
 impl OnceCall {
     pub(crate) fn new(caller: &Arc<Caller>, key: ClaimKey) -> Self {
-        let (caller, lease_s) = (Arc::clone(caller), USUAL_LEASE_S);
+        let (caller, lease_s) = (Arc::clone(caller), DEFAULT_LEASE_S);
         Self { caller, key, body: Map::new(), lease_s, wait: None, verify: None }
     }
 
@@ -138,12 +138,12 @@ impl OnceCall {
         Self { wait: Some(most), ..self }
     }
 
-    /// A hash of what the side effect contains. Another one under the same key is `key_mismatch`.
+    /// A hash of the content of the side effect. Another hash under the same key is `key_mismatch`.
     pub fn fingerprint(self, fingerprint: impl Into<String>) -> Self {
         self.with("fingerprint", fingerprint.into())
     }
 
-    /// A name that other callers see meanwhile.
+    /// A label that other callers see while it runs.
     pub fn label(self, label: impl Into<String>) -> Self {
         self.with("label", label.into())
     }
@@ -163,7 +163,7 @@ impl OnceCall {
         self.with("begin", "later")
     }
 
-    /// Looks the side effect up when a holder was lost: its result, or `None` if it is not there.
+    /// Looks up the side effect after a holder was lost: returns its result, or `None` if it did not happen.
     pub fn verify<R: Serialize, E: fmt::Display, F: Future<Output = Result<Option<R>, E>> + Send + 'static>(
         self,
         look_up: impl Fn(UnknownClaim) -> F + Send + Sync + 'static,
@@ -178,7 +178,7 @@ impl OnceCall {
         Self { verify: Some(Arc::new(verify)), ..self }
     }
 
-    /// Runs `work` once, whoever calls and however often, and gives its result to every caller. `busy` while another
+    /// Runs `work` once, no matter who calls and how often, and returns its result to every caller. `busy` while another
     /// caller runs it, `unknown` after a caller was lost half-way, `claim_failed` if it failed for good.
     ///
     /// An error of `work` is final, unless the claim has not begun. An [`Error`] whose call may still succeed leaves
@@ -200,7 +200,7 @@ impl OnceCall {
         .await
     }
 
-    /// The same; `after` says what an error of `work` means.
+    /// Like [`run`](Self::run); `after` decides what an error of `work` means.
     pub async fn run_or<T, E>(
         self,
         work: impl AsyncFnOnce(OnceRun) -> Result<T, E>,
@@ -239,7 +239,7 @@ impl OnceCall {
         }
     }
 
-    /// The claim, or its stored end.
+    /// The claim, or the stored result of a finished one.
     async fn acquire(&self) -> Result<Value, Error> {
         let mut body = self.body.clone();
         match &self.key.0 {
@@ -250,12 +250,12 @@ impl OnceCall {
             Err(intent) => drop(body.insert("intent".into(), intent.clone())),
         }
         // The holder makes repeats of this very call safe. A random idempotency key would be the key of the claim.
-        body.insert("holder".into(), json!(minted()?));
+        body.insert("holder".into(), json!(random_key()?));
         body.insert("lease_s".into(), json!(self.lease_s));
         let until = self.wait.map(|most| Instant::now() + most);
         let mut pause = FIRST_PAUSE;
         loop {
-            let parts = Parts::post("/v1/claims".to_owned(), Naming::Nature).body(&body);
+            let parts = Parts::post("/v1/claims".to_owned(), Idempotency::Inherent).body(&body);
             let error = match Call::<Value>::new(&self.caller, parts).await {
                 Err(error) if error.code == "busy" => error,
                 answer => return answer,
@@ -291,7 +291,7 @@ impl OnceCall {
         Ok((run, renewing))
     }
 
-    /// Looks up what a lost holder did. Only a find ends the claim: not finding it may be too early.
+    /// Looks up what a lost holder did. Only finding it ends the claim, because not finding it may be too early.
     async fn settle(&self, error: &Error) -> Result<Value, Error> {
         let text = |name: &str| error.details.get(name).and_then(Value::as_str).map(str::to_owned);
         let claim = UnknownClaim { id: text("id").unwrap_or_default(), downstream_key: text("downstream_key") };
@@ -306,7 +306,7 @@ impl OnceCall {
         Err(unknown(&id, error.detail.clone()).with_details(error.details.clone()))
     }
 
-    /// Before a run that may be a repeat: what an earlier holder did, if a look-up finds it.
+    /// Before a run that may be a repeat: the result of an earlier holder, if `verify` finds it.
     async fn check_repeat(&self, run: &OnceRun) -> Result<Option<Value>, Error> {
         let Some(verify) = &self.verify else { return Ok(None) };
         let claim = UnknownClaim { id: run.id.clone(), downstream_key: Some(run.downstream_key.clone()) };
@@ -314,7 +314,7 @@ impl OnceCall {
             Ok(None) => Ok(None),
             Ok(Some(result)) => record_found(&self.caller, &run.id, result).await.map(Some),
             Err(why) => {
-                // Nobody has begun this time, so that the next caller may look again.
+                // This run did not begin, so the next caller may look again.
                 let _unrecorded = run.fail(true, &why).await;
                 Err(look_up_failed(&run.id, &why))
             }
@@ -330,7 +330,7 @@ pub struct OnceRun {
     pub id: String,
     /// Key of the claim.
     pub key: String,
-    /// Grows with each holder of this claim.
+    /// Fencing number; grows with each holder of the claim.
     pub fence: u64,
     /// Pass it to the other system as its idempotency key: it is the same for every holder of this claim.
     pub downstream_key: String,
@@ -356,16 +356,16 @@ impl OnceRun {
         *self.begun.borrow()
     }
 
-    /// Whether the claim is lost: somebody decided about it, or another caller has it.
+    /// Whether the claim is lost: a person resolved it, or another caller holds it.
     pub fn is_lost(&self) -> bool {
         *self.lost.borrow()
     }
 
-    /// Comes when the claim is lost; for a `select!` beside the work.
+    /// Completes when the claim is lost; for a `select!` with the work.
     pub async fn lost(&self) {
         let mut lost = self.lost.clone();
         if lost.wait_for(|lost| *lost).await.is_err() {
-            // Nobody renews it any more, so nobody can lose it.
+            // Renewing has stopped, so a loss is not noticed any more.
             std::future::pending::<()>().await;
         }
     }
@@ -377,7 +377,7 @@ impl OnceRun {
         Ok(())
     }
 
-    /// A part with a result of its own: if the run is repeated, a finished step is not.
+    /// Runs a part of the function once. If the run is repeated, a finished step returns its stored result.
     pub fn step(&self, name: &str) -> OnceCall {
         let OnceCall { caller, body, lease_s, wait, .. } = &*self.options;
         let label: String = format!("{} {name}", self.key).chars().take(MAX_LABEL_CHARS).collect();
@@ -406,16 +406,16 @@ impl OnceRun {
             let detail = format!("the function of claim {} ended well, but its result could not be stored", self.id);
             let next = "Do not run it again: it happened. The claim is unknown once its lease has ended; \
                         `verify` or a person settles it.";
-            Error::here("not_recorded", detail, next).caused_by(cause)
+            Error::local("not_recorded", detail, next).caused_by(cause)
         })?;
         written.map(drop).map_err(|error| {
             let detail = format!("it happened, but its result cannot be written as JSON: {error}");
-            Error::here("invalid_result", detail, "Do not run it again. Return what serde_json can write.")
+            Error::local("invalid_result", detail, "Do not run it again. Return what serde_json can write.")
         })
     }
 }
 
-/// Keeps waiting for the period of the first answer. Computed again after a boundary, it would be another run.
+/// Keeps the period of the first response. Computed again after the period changed, it would be another run.
 fn keep_period(body: &mut Map<String, Value>, busy: &Error) {
     let computed =
         body.get_mut("intent").and_then(|intent| intent.get_mut("period")).filter(|period| period.is_object());
@@ -433,7 +433,7 @@ impl Drop for Renewing {
     }
 }
 
-/// Renews the lease. After an outage it goes on, because a holder that comes back has its claim back.
+/// Renews the lease. It continues after an outage, because a holder that returns keeps its claim.
 async fn renew(run: OnceRun, lease_s: u32, say: watch::Sender<bool>) {
     let third = Duration::from_secs(lease_s.into()) / 3;
     let (caller, body) = (&run.options.caller, json!({ "token": run.token, "lease_s": lease_s }));
@@ -455,7 +455,7 @@ async fn renew(run: OnceRun, lease_s: u32, say: watch::Sender<bool>) {
 
 fn report_call(caller: &Arc<Caller>, id: &str, verb: &str, body: &Value) -> Call<()> {
     let path = at(id).map(|id| format!("/v1/claims/{id}/{verb}"));
-    let parts = path.and_then(|path| Parts::post(path, Naming::Nature).body(body));
+    let parts = path.and_then(|path| Parts::post(path, Idempotency::Inherent).body(body));
     Call::reading(caller, parts, |_| Some(()))
 }
 
@@ -463,7 +463,7 @@ async fn report(caller: &Arc<Caller>, id: &str, verb: &str, body: &Value) -> Res
     report_call(caller, id, verb, body).await
 }
 
-/// Reports that it happened: without the result if the server cannot read or store that.
+/// Reports that it happened, without the result if the server cannot store it.
 async fn report_fact(
     caller: &Arc<Caller>,
     (id, verb): (&str, &str),
@@ -490,12 +490,12 @@ pub fn step_key(parent: &str, name: &str) -> String {
     digest.iter().fold("s1_".to_owned(), |key, byte| format!("{key}{byte:02x}"))
 }
 
-/// The result of a claim that ended before.
+/// The stored result of a finished claim.
 fn stored_result(claim: &Value) -> Result<Value, Error> {
     let text = |name: &str| claim[name].as_str().unwrap_or_default();
     let (id, state, reason) = (text("id"), text("state"), text("reason"));
     match state {
-        "completed" if claim["result_omitted"] == true => Err(Error::here(
+        "completed" if claim["result_omitted"] == true => Err(Error::local(
             "result_omitted",
             format!("claim {id} is completed, but its result was too large to store"),
             "Do not run it again: it happened. Read its result from the other system.",
@@ -504,7 +504,7 @@ fn stored_result(claim: &Value) -> Result<Value, Error> {
         _ => {
             let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
             let next = "Use another key, or a higher version of the intent, to do it again on purpose.";
-            let error = Error::here(&format!("claim_{state}"), format!("claim {id} is {state}{why}"), next);
+            let error = Error::local(&format!("claim_{state}"), format!("claim {id} is {state}{why}"), next);
             Err(error.with_details(claim.as_object().cloned().unwrap_or_default()))
         }
     }
@@ -513,7 +513,7 @@ fn stored_result(claim: &Value) -> Result<Value, Error> {
 fn read_result<T: DeserializeOwned>(result: Value) -> Result<T, Error> {
     serde_json::from_value(result).map_err(|error| {
         let detail = format!("it happened, but its stored result has another type: {error}");
-        Error::here("invalid_result", detail, "Do not run it again. Read the result with GET /v1/claims?key=.")
+        Error::local("invalid_result", detail, "Do not run it again. Read the result with GET /v1/claims?key=.")
     })
 }
 
@@ -521,7 +521,7 @@ fn unknown(id: &str, detail: impl Into<String>) -> Error {
     let next = format!(
         "Do not do it again: it may have happened. Pass verify to look it up, or ask a person: mailonce claims resolve {id}"
     );
-    Error::here("unknown", detail, next).with_status(409).with_retry(Retry::Later)
+    Error::local("unknown", detail, next).with_status(409).with_retry(Retry::Later)
 }
 
 fn look_up_failed(id: &str, why: &str) -> Error {

@@ -1,5 +1,5 @@
-//! What the server in memory decides: keys, answers, codes and work, by the rules of the real one. It has no guards against
-//! loops, no caps, no transports and no clock.
+//! The in-memory fake server: idempotency keys, replies, codes and work, by the rules of the real server. It has no loop
+//! guards, no limits, no transports and no clock.
 
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -7,19 +7,19 @@ use std::collections::HashMap;
 use crate::{
     http::Request,
     key::{bare_address, derive_key},
-    testing::{Arrival, Gone},
+    testing::{Arrival, SentMail},
     wire::{Addresses, Intent},
 };
 
-/// Status and body, of an answer or a refusal.
-type Told = (u16, Value);
-type Said = Result<Told, Told>;
+/// HTTP status and body, of a success or a problem.
+type StatusAndBody = (u16, Value);
+type FakeResponse = Result<StatusAndBody, StatusAndBody>;
 
 const NOW: &str = "2026-11-15T10:00:00.000Z";
 
-/// What a first wording forgives.
-const WORDS: [&str; 6] = ["subject", "text", "html", "headers", "tags", "metadata"];
-const MEANING: [&str; 13] = [
+/// Fields that `first_wins` allows to differ.
+const CONTENT_FIELDS: [&str; 6] = ["subject", "text", "html", "headers", "tags", "metadata"];
+const COMPARED_FIELDS: [&str; 13] = [
     "from",
     "to",
     "cc",
@@ -36,19 +36,19 @@ const MEANING: [&str; 13] = [
 ];
 
 #[derive(Default)]
-pub(crate) struct Desk {
-    pub(crate) mails: Vec<Gone>,
-    /// Which mail a key is bound to, and how many calls it answered instead of making another.
+pub(crate) struct FakeServer {
+    pub(crate) mails: Vec<SentMail>,
+    /// The email that a key is bound to, and how many repeated calls were suppressed.
     keys: HashMap<String, (usize, u64)>,
-    others: HashMap<String, Told>,
+    keyed_responses: HashMap<String, StatusAndBody>,
     inboxes: Vec<Value>,
     messages: Vec<Value>,
     last: u64,
-    /// What the caller calls the call at hand.
+    /// `Mailonce-Call-Id` of the current request.
     call: Option<String>,
 }
 
-fn refused(status: u16, code: &str, detail: &str, more: &Value) -> Told {
+fn refused(status: u16, code: &str, detail: &str, more: &Value) -> StatusAndBody {
     let mut problem = json!({
         "status": status, "code": code, "detail": detail, "title": code, "type": format!("/docs/errors/{code}"),
         "retry": "never", "next": format!("See /docs/errors/{code}."),
@@ -59,11 +59,11 @@ fn refused(status: u16, code: &str, detail: &str, more: &Value) -> Told {
     (status, problem)
 }
 
-fn missing(what: &str) -> Told {
+fn missing(what: &str) -> StatusAndBody {
     refused(404, "not_found", &format!("there is no {what}"), &Value::Null)
 }
 
-fn absent(what: &str) -> Told {
+fn unsupported(what: &str) -> StatusAndBody {
     let next = json!({ "next": "Test this call against mailonce dev." });
     refused(501, "not_in_double", &format!("the double does not know {what}"), &next)
 }
@@ -76,8 +76,8 @@ pub(crate) fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
-/// What a field means, as text: order and case of recipients, kinds of line ends and empty values do not count.
-fn meant(field: &str, value: &Value) -> String {
+/// A field in the form in which it is compared: order and case of recipients, line endings and empty values are ignored.
+fn comparable(field: &str, value: &Value) -> String {
     let nothing = value.is_null() || value == "" || value.as_array().is_some_and(Vec::is_empty);
     if nothing {
         return String::new();
@@ -91,8 +91,8 @@ fn meant(field: &str, value: &Value) -> String {
     value.to_string().replace("\\r\\n", "\\n")
 }
 
-/// A path segment or query value as it was before it was escaped.
-fn plain(text: &str) -> String {
+/// Percent-decodes a path segment or query value.
+fn percent_decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.bytes());
     while let Some(byte) = rest.next() {
         let pair: Vec<u8> = if byte == b'%' { rest.by_ref().take(2).collect() } else { Vec::new() };
@@ -102,23 +102,23 @@ fn plain(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A request, taken apart.
-struct Asked {
+/// A parsed request.
+struct ParsedRequest {
     method: String,
     what: String,
     id: String,
     verb: String,
     query: HashMap<String, String>,
     key: Option<String>,
-    /// What the caller calls this call.
+    /// The `Mailonce-Call-Id` header.
     call: Option<String>,
     body: Value,
 }
 
-impl Asked {
+impl ParsedRequest {
     fn read(request: &Request) -> Self {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
-        let mut parts = path.split('/').skip(2).map(plain);
+        let mut parts = path.split('/').skip(2).map(percent_decoded);
         let mut part = || parts.next().unwrap_or_default();
         let (what, id, verb) = (part(), part(), part());
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -131,41 +131,41 @@ impl Asked {
             what,
             id,
             verb,
-            query: pairs.map(|(name, value)| (name.to_owned(), plain(value))).collect(),
+            query: pairs.map(|(name, value)| (name.to_owned(), percent_decoded(value))).collect(),
             key: header("idempotency-key"),
-            call: header("mailonce-call-id").map(|id| plain(&id)),
+            call: header("mailonce-call-id").map(|id| percent_decoded(&id)),
             body: serde_json::from_slice(&request.body).unwrap_or(Value::Null),
         }
     }
 }
 
-impl Desk {
-    pub(crate) fn act(&mut self, request: &Request) -> Said {
-        let asked = Asked::read(request);
-        self.call.clone_from(&asked.call);
-        match (asked.method.as_str(), asked.what.as_str(), asked.id.as_str(), asked.verb.as_str()) {
-            ("POST", "emails", "", _) => self.send(&asked.body, asked.key.as_deref(), None),
-            ("POST", "emails", "batch", _) => self.batch(&asked.body, asked.key.as_deref()),
-            ("GET", "emails", id, _) => self.look(id, &asked.query),
-            ("POST", "messages", id, "reply") => self.reply(id, &asked.body),
-            ("GET", ..) => self.read(&asked),
-            _ => self.once(&asked),
+impl FakeServer {
+    pub(crate) fn act(&mut self, request: &Request) -> FakeResponse {
+        let request = ParsedRequest::read(request);
+        self.call.clone_from(&request.call);
+        match (request.method.as_str(), request.what.as_str(), request.id.as_str(), request.verb.as_str()) {
+            ("POST", "emails", "", _) => self.send(&request.body, request.key.as_deref(), None),
+            ("POST", "emails", "batch", _) => self.batch(&request.body, request.key.as_deref()),
+            ("GET", "emails", id, _) => self.get_emails(id, &request.query),
+            ("POST", "messages", id, "reply") => self.reply(id, &request.body),
+            ("GET", ..) => self.read(&request),
+            _ => self.once(&request),
         }
     }
 
-    /// A call that is no send, under its key.
-    fn once(&mut self, asked: &Asked) -> Said {
-        if let Some(told) = asked.key.as_ref().and_then(|key| self.others.get(key)) {
-            return Ok(told.clone());
+    /// A call other than a send, replayed under its idempotency key.
+    fn once(&mut self, request: &ParsedRequest) -> FakeResponse {
+        if let Some(response) = request.key.as_ref().and_then(|key| self.keyed_responses.get(key)) {
+            return Ok(response.clone());
         }
-        let told = self.other(asked)?;
-        if let Some(key) = &asked.key {
-            self.others.insert(key.clone(), told.clone());
+        let response = self.keyed_call(request)?;
+        if let Some(key) = &request.key {
+            self.keyed_responses.insert(key.clone(), response.clone());
         }
-        Ok(told)
+        Ok(response)
     }
 
-    fn send(&mut self, mail: &Value, header: Option<&str>, child: Option<String>) -> Said {
+    fn send(&mut self, mail: &Value, header: Option<&str>, child: Option<String>) -> FakeResponse {
         let to = texts(&mail["to"]);
         if to.is_empty() || to.iter().any(|one| bare_address(one).is_none()) {
             return Err(refused(422, "invalid_field", "`to` is no address", &json!({ "field": "to" })));
@@ -183,37 +183,43 @@ impl Desk {
             (None, Some(header)) => Some(header.to_owned()),
             (None, None) => derived.clone(),
         };
-        let usual = if key.is_some() && key == derived { "first_wins" } else { "reject" };
-        let mode = mail["on_mismatch"].as_str().unwrap_or(usual).to_owned();
+        let default_mode = if key.is_some() && key == derived { "first_wins" } else { "reject" };
+        let mode = mail["on_mismatch"].as_str().unwrap_or(default_mode).to_owned();
         self.accept(key, &mode, mail.clone(), None)
     }
 
-    fn accept(&mut self, key: Option<String>, mode: &str, body: Value, reply_to_message: Option<String>) -> Said {
+    fn accept(
+        &mut self,
+        key: Option<String>,
+        mode: &str,
+        body: Value,
+        reply_to_message: Option<String>,
+    ) -> FakeResponse {
         let Some(name) = key.clone().filter(|key| self.keys.contains_key(key)) else {
             let id = self.id();
-            self.mails.push(Gone { id, key: key.clone(), reply_to_message, call: self.call.clone(), body });
+            self.mails.push(SentMail { id, key: key.clone(), reply_to_message, call: self.call.clone(), body });
             let number = self.mails.len() - 1;
             if let Some(key) = key {
                 self.keys.insert(key, (number, 0));
             }
-            return Ok((202, told(&self.mails[number], 0, "first", false)));
+            return Ok((202, receipt(&self.mails[number], 0, "first", false)));
         };
         let (number, suppressed) = self.keys.get(&name).copied().unwrap_or_default();
         self.keys.insert(name.clone(), (number, suppressed + 1));
         let first = &self.mails[number];
-        let differs: Vec<&str> = MEANING
+        let differs: Vec<&str> = COMPARED_FIELDS
             .into_iter()
-            .filter(|field| meant(field, &body[*field]) != meant(field, &first.body[*field]))
+            .filter(|field| comparable(field, &body[*field]) != comparable(field, &first.body[*field]))
             .collect();
-        if !differs.is_empty() && (mode == "reject" || differs.iter().any(|field| !WORDS.contains(field))) {
+        if !differs.is_empty() && (mode == "reject" || differs.iter().any(|field| !CONTENT_FIELDS.contains(field))) {
             let detail = format!("the key belongs to email {}, which differs in: {}", first.id, differs.join(", "));
             let more = json!({ "differing_fields": differs, "original_email": first.id, "key": name });
             return Err(refused(422, "key_mismatch", &detail, &more));
         }
-        Ok((200, told(first, suppressed + 1, "replayed", !differs.is_empty())))
+        Ok((200, receipt(first, suppressed + 1, "replayed", !differs.is_empty())))
     }
 
-    fn batch(&mut self, mails: &Value, key: Option<&str>) -> Said {
+    fn batch(&mut self, mails: &Value, key: Option<&str>) -> FakeResponse {
         let mut answers = Vec::new();
         for (number, mail) in mails.as_array().into_iter().flatten().enumerate() {
             answers.push(self.send(mail, None, key.map(|key| format!("{key}[{number}]")))?);
@@ -223,25 +229,25 @@ impl Desk {
         Ok((status, json!({ "data": data, "errors": [] })))
     }
 
-    fn look(&self, id: &str, query: &HashMap<String, String>) -> Said {
+    fn get_emails(&self, id: &str, query: &HashMap<String, String>) -> FakeResponse {
         let key = query.get("key");
         if id.is_empty() {
             let found = self.mails.iter().rev().filter(|mail| key.is_none() || mail.key.as_ref() == key);
-            return Ok((200, json!({ "data": found.map(seen).collect::<Vec<_>>(), "next_cursor": null })));
+            return Ok((200, json!({ "data": found.map(email_detail).collect::<Vec<_>>(), "next_cursor": null })));
         }
         let found = self.mails.iter().find(|mail| mail.id == id);
-        found.map(|mail| (200, seen(mail))).ok_or_else(|| missing(&format!("email {id}")))
+        found.map(|mail| (200, email_detail(mail))).ok_or_else(|| missing(&format!("email {id}")))
     }
 
-    fn reply(&mut self, id: &str, body: &Value) -> Said {
+    fn reply(&mut self, id: &str, body: &Value) -> FakeResponse {
         let number = self.message(id)?;
         let thread = self.messages[number]["thread_id"].clone();
         let key = format!("reply {id} {}", body["follow_up"].as_u64().unwrap_or(0));
         if let Some((first, suppressed)) = self.keys.get(&key).copied() {
             self.keys.insert(key, (first, suppressed + 1));
             let mail = &self.mails[first];
-            let differs = meant("text", &body["text"]) != meant("text", &mail.body["text"]);
-            let mut answer = told(mail, suppressed + 1, "replayed", differs);
+            let differs = comparable("text", &body["text"]) != comparable("text", &mail.body["text"]);
+            let mut answer = receipt(mail, suppressed + 1, "replayed", differs);
             answer["guard"] = json!("already_answered");
             answer["thread_id"] = thread;
             return Ok((200, answer));
@@ -257,26 +263,26 @@ impl Desk {
         Ok((status, answer))
     }
 
-    fn read(&self, asked: &Asked) -> Said {
-        match (asked.what.as_str(), asked.id.as_str(), asked.verb.as_str()) {
+    fn read(&self, request: &ParsedRequest) -> FakeResponse {
+        match (request.what.as_str(), request.id.as_str(), request.verb.as_str()) {
             ("messages", id, "") => Ok((200, self.messages[self.message(id)?].clone())),
             ("inboxes", "", _) => Ok((200, json!({ "data": self.inboxes, "next_cursor": null }))),
             ("inboxes", id, "") => Ok((200, self.inbox(id)?.clone())),
-            ("inboxes", id, verb @ ("messages" | "wait")) => self.arrived(id, verb, &asked.query),
-            (what, _, verb) => Err(absent(&format!("GET {what}/{verb}"))),
+            ("inboxes", id, verb @ ("messages" | "wait")) => self.list_messages(id, verb, &request.query),
+            (what, _, verb) => Err(unsupported(&format!("GET {what}/{verb}"))),
         }
     }
 
-    fn arrived(&self, id: &str, verb: &str, query: &HashMap<String, String>) -> Said {
+    fn list_messages(&self, id: &str, verb: &str, query: &HashMap<String, String>) -> FakeResponse {
         let inbox = &self.inbox(id)?["address"];
-        let after = query.get("after").map(|cursor| place(cursor));
+        let after = query.get("after").map(|cursor| cursor_number(cursor));
         let fits = |message: &&Value| {
             message["inbox"] == *inbox
                 && matches(message, query)
-                && place(message["cursor"].as_str().unwrap_or_default()) > after.unwrap_or(0)
+                && cursor_number(message["cursor"].as_str().unwrap_or_default()) > after.unwrap_or(0)
         };
         let mut found: Vec<&Value> = self.messages.iter().filter(fits).collect();
-        // Newest first, or oldest first behind a place.
+        // Newest first, or oldest first after a cursor.
         if after.is_none() {
             found.reverse();
         }
@@ -288,32 +294,32 @@ impl Desk {
             .map_or((204, Value::Null), |message| (200, json!({ "message": message, "cursor": message["cursor"] }))))
     }
 
-    fn other(&mut self, asked: &Asked) -> Said {
-        let body = &asked.body;
-        match (asked.method.as_str(), asked.what.as_str(), asked.id.as_str(), asked.verb.as_str()) {
+    fn keyed_call(&mut self, request: &ParsedRequest) -> FakeResponse {
+        let body = &request.body;
+        match (request.method.as_str(), request.what.as_str(), request.id.as_str(), request.verb.as_str()) {
             ("POST", "inboxes", "", _) => self.create(body),
             ("POST", "inboxes", id, "consume") => self.consume_latest(id, body),
             ("POST", "artifacts", id, "consume") => self.consume(body, |artifact| artifact["id"] == id),
             ("POST", "inboxes", id, "next") => self.next(id, body),
-            ("POST", "messages", id, verb @ ("ack" | "nack" | "extend")) => self.settle(id, verb),
-            (method, what, _, verb) => Err(absent(&format!("{method} {what}/{verb}"))),
+            ("POST", "messages", id, verb @ ("ack" | "nack" | "extend")) => self.acknowledge(id, verb),
+            (method, what, _, verb) => Err(unsupported(&format!("{method} {what}/{verb}"))),
         }
     }
 
-    fn consume_latest(&mut self, id: &str, body: &Value) -> Said {
+    fn consume_latest(&mut self, id: &str, body: &Value) -> FakeResponse {
         let address = self.inbox(id)?["address"].clone();
         let from = body["match"]["from"].as_str().map(|from| ("from".to_owned(), from.to_owned()));
         let query: HashMap<String, String> = from.into_iter().chain([("has".to_owned(), "code".to_owned())]).collect();
         let found = self.messages.iter().rev().filter(|one| one["inbox"] == address && matches(one, &query));
         let codes: Vec<&Value> = found.map(|one| &one["artifacts"][0]).collect();
-        // A repeat gets its own, everybody else the newest that nobody took.
+        // A retry gets its own code, other callers the newest one that is not consumed.
         let own = codes.iter().find(|one| one["consumed_for"] == body["for"]);
         let free = || codes.iter().find(|one| one["consumed_for"].is_null());
         let artifact = own.or_else(free).or(codes.first()).ok_or_else(|| missing("code"))?["id"].clone();
         self.consume(body, |one| one["id"] == artifact)
     }
 
-    fn consume(&mut self, body: &Value, is: impl Fn(&Value) -> bool) -> Said {
+    fn consume(&mut self, body: &Value, is: impl Fn(&Value) -> bool) -> FakeResponse {
         let all = self.messages.iter_mut().filter_map(|message| message["artifacts"].as_array_mut()).flatten();
         let artifact = all.into_iter().find(|one| is(one)).ok_or_else(|| missing("artifact"))?;
         let taken = artifact["consumed_for"].clone();
@@ -326,7 +332,7 @@ impl Desk {
         Ok((200, json!({ "artifact": artifact })))
     }
 
-    fn next(&mut self, id: &str, body: &Value) -> Said {
+    fn next(&mut self, id: &str, body: &Value) -> FakeResponse {
         let address = self.inbox(id)?["address"].clone();
         let limit = body["limit"].as_u64().unwrap_or(1) as usize;
         let open = self.messages.iter_mut().filter(|one| one["inbox"] == address && one["state"] == "unanswered");
@@ -339,7 +345,7 @@ impl Desk {
         Ok((200, json!({ "data": data })))
     }
 
-    fn settle(&mut self, id: &str, verb: &str) -> Said {
+    fn acknowledge(&mut self, id: &str, verb: &str) -> FakeResponse {
         let number = self.message(id)?;
         let message = &mut self.messages[number];
         if message["state"] == "leased" && verb != "extend" {
@@ -348,14 +354,14 @@ impl Desk {
         Ok((200, json!({ "message": message, "lease": lease(id, None) })))
     }
 
-    fn create(&mut self, body: &Value) -> Said {
+    fn create(&mut self, body: &Value) -> FakeResponse {
         let given = |name: &str| body[name].as_str().map(str::to_owned);
-        let usual = format!("inbox-{}", self.last + 1);
-        let made = given("address").unwrap_or_else(|| {
-            let (name, domain) = (given("username").unwrap_or(usual), given("domain"));
+        let default_name = format!("inbox-{}", self.last + 1);
+        let address = given("address").unwrap_or_else(|| {
+            let (name, domain) = (given("username").unwrap_or(default_name), given("domain"));
             format!("{name}@{}", domain.as_deref().unwrap_or("mailonce.test"))
         });
-        let address = bare_address(&made)
+        let address = bare_address(&address)
             .ok_or_else(|| refused(422, "invalid_field", "it is no address", &json!({ "field": "address" })))?;
         let same =
             self.inboxes.iter().find(|one| !body["client_id"].is_null() && one["client_id"] == body["client_id"]);
@@ -379,13 +385,13 @@ impl Desk {
             let inbox = self.blank_inbox(&address);
             self.inboxes.push(inbox);
         }
-        let place = 1 + self.messages.iter().filter(|one| one["inbox"] == address).count();
+        let number = 1 + self.messages.iter().filter(|one| one["inbox"] == address).count();
         let from = mail.from.unwrap_or_else(|| "ann@example.com".to_owned());
         let (id, thread) = (self.id(), self.id());
         let artifacts: Vec<Value> =
             mail.code.iter().map(|code| artifact(&self.id(), &id, &address, &from, code)).collect();
         let mut message = json!({
-            "id": id, "inbox": address, "inbox_id": address, "thread_id": thread, "cursor": format!("1-{place}"),
+            "id": id, "inbox": address, "inbox_id": address, "thread_id": thread, "cursor": format!("1-{number}"),
             "rev": 1, "recipient": mail.to, "subject": mail.subject, "text": mail.text, "preview": mail.text,
             "from": { "address": from }, "received_at": NOW, "state": "unanswered", "read": false, "size": 0,
             "auth": { "spf": "none", "dkim": "none", "dmarc": "none", "verdict": "none" }, "view": "min",
@@ -423,13 +429,13 @@ impl Desk {
         })
     }
 
-    fn inbox(&self, id: &str) -> Result<&Value, Told> {
+    fn inbox(&self, id: &str) -> Result<&Value, StatusAndBody> {
         let address = id.to_lowercase();
         let found = self.inboxes.iter().find(|one| one["id"] == id || one["address"] == address);
         found.ok_or_else(|| missing(&format!("inbox {id}")))
     }
 
-    fn message(&self, id: &str) -> Result<usize, Told> {
+    fn message(&self, id: &str) -> Result<usize, StatusAndBody> {
         self.messages.iter().position(|one| one["id"] == id).ok_or_else(|| missing(&format!("message {id}")))
     }
 
@@ -451,7 +457,7 @@ fn lease(message: &str, holder: Option<&str>) -> Value {
 }
 
 /// The number in a cursor.
-fn place(cursor: &str) -> u64 {
+fn cursor_number(cursor: &str) -> u64 {
     cursor.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
@@ -465,7 +471,7 @@ fn matches(message: &Value, query: &HashMap<String, String>) -> bool {
         && query.get("state").is_none_or(|wanted| message["state"] == *wanted)
 }
 
-fn told(mail: &Gone, suppressed: u64, outcome: &str, differs: bool) -> Value {
+fn receipt(mail: &SentMail, suppressed: u64, outcome: &str, differs: bool) -> Value {
     let first = outcome == "first";
     let next = if first {
         "Accepted; it will be sent once, so do not send it again."
@@ -482,8 +488,8 @@ fn told(mail: &Gone, suppressed: u64, outcome: &str, differs: bool) -> Value {
     })
 }
 
-/// A mail as a look at it shows it.
-fn seen(mail: &Gone) -> Value {
+/// An email as `GET /v1/emails/{id}` shows it.
+fn email_detail(mail: &SentMail) -> Value {
     let mut view: Map<String, Value> = mail.body.as_object().cloned().unwrap_or_default();
     let facts = json!({
         "id": mail.id, "key": mail.key, "to": texts(&mail.body["to"]), "state": "sent", "rev": 4,

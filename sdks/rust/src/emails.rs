@@ -1,4 +1,4 @@
-//! Sending. What names the wish is an argument of its own: an intent, a key, or the way around both that says so.
+//! Sending. What identifies the email is an argument of its own: an intent, a key, or explicitly neither.
 
 use hyper::Method;
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,14 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use crate::{
-    call::{Call, Caller, Naming, Parts, at},
+    call::{Call, Caller, Idempotency, Parts, at},
     error::Error,
-    once::{Item, Mails, Name, Once},
+    once::{Item, Mails, Once, SendIdentity},
     page::Each,
     wire::{BatchReceipt, Email, EmailDetail, EmailPage, Mail, Reschedule, Resend, ResolveEmail, SendReceipt},
 };
 
-/// Which emails.
+/// Filters for emails.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the names of the query say what they are")]
@@ -34,7 +34,7 @@ pub struct EmailQuery {
     pub cursor: Option<String>,
 }
 
-/// Emails of the server.
+/// Calls for emails.
 #[derive(Clone)]
 pub struct Emails {
     caller: Arc<Caller>,
@@ -45,28 +45,28 @@ impl Emails {
         Self { caller: Arc::clone(caller) }
     }
 
-    /// Sends a mail once, however often it is called under one name.
+    /// Sends an email once, no matter how often it is called with the same key or intent.
     pub fn send(&self, mail: Mail, once: impl Into<Once>) -> Call<SendReceipt> {
-        let (intent, key, naming) = match once.into().0 {
-            Name::Intent(intent) => (Some(intent), None, Naming::Nature),
-            Name::Both(intent, key) => (Some(intent), Some(key), Naming::Nature),
-            Name::Key(key) => (None, Some(key), Naming::Nature),
-            Name::Nothing => (None, None, Naming::Nothing),
+        let (intent, key, idempotency) = match once.into().0 {
+            SendIdentity::Intent(intent) => (Some(intent), None, Idempotency::Inherent),
+            SendIdentity::Both(intent, key) => (Some(intent), Some(key), Idempotency::Inherent),
+            SendIdentity::Key(key) => (None, Some(key), Idempotency::Inherent),
+            SendIdentity::None => (None, None, Idempotency::None),
         };
         let body = Item { mail, intent }.body();
-        let parts = body.and_then(|body| Parts::post("/v1/emails".to_owned(), naming).body(&body));
+        let parts = body.and_then(|body| Parts::post("/v1/emails".to_owned(), idempotency).body(&body));
         Call::new(&self.caller, parts.map(|parts| Parts { key, ..parts }))
     }
 
-    /// Sends up to 1,000 mails; every item is sent once, also when the batch is repeated.
+    /// Sends up to 1,000 emails; each is sent once, even if the batch is retried.
     pub fn batch(&self, mails: Mails) -> Call<BatchReceipt> {
-        let naming = if mails.repeat { Naming::Nature } else { Naming::Nothing };
+        let idempotency = if mails.repeat { Idempotency::Inherent } else { Idempotency::None };
         let bodies: Result<Vec<Value>, Error> = mails.items.iter().map(Item::body).collect();
-        let parts = bodies.and_then(|bodies| Parts::post("/v1/emails/batch".to_owned(), naming).body(&bodies));
+        let parts = bodies.and_then(|bodies| Parts::post("/v1/emails/batch".to_owned(), idempotency).body(&bodies));
         Call::new(&self.caller, parts.map(|parts| Parts { key: mails.key, ..parts }))
     }
 
-    /// One email with everything about it.
+    /// Returns an email with its attempts, evidence and timeline.
     pub fn get(&self, id: &str) -> Call<EmailDetail> {
         Call::new(&self.caller, at(id).map(|id| Parts::get(format!("/v1/emails/{id}"))))
     }
@@ -85,29 +85,31 @@ impl Emails {
         })
     }
 
-    /// Takes an email back before it is handed off.
+    /// Cancels an email before it is handed off.
     pub fn cancel(&self, id: &str) -> Call<Email> {
-        let parts = at(id).map(|id| Parts::post(format!("/v1/emails/{id}/cancel"), Naming::Mint));
+        let parts = at(id).map(|id| Parts::post(format!("/v1/emails/{id}/cancel"), Idempotency::RandomKey));
         Call::new(&self.caller, parts)
     }
 
-    /// Sends it again on purpose: one version more, once.
+    /// Sends the email again on purpose, as its next version.
     pub fn resend(&self, id: &str, body: &Resend) -> Call<SendReceipt> {
-        let parts = at(id).and_then(|id| Parts::post(format!("/v1/emails/{id}/resend"), Naming::Mint).body(body));
+        let parts =
+            at(id).and_then(|id| Parts::post(format!("/v1/emails/{id}/resend"), Idempotency::RandomKey).body(body));
         Call::new(&self.caller, parts)
     }
 
-    /// Says what became of an email whose outcome is unknown.
+    /// Records what happened to an email whose outcome is unknown.
     pub fn resolve(&self, id: &str, body: &ResolveEmail) -> Call<Email> {
-        let parts = at(id).and_then(|id| Parts::post(format!("/v1/emails/{id}/resolve"), Naming::Mint).body(body));
+        let parts =
+            at(id).and_then(|id| Parts::post(format!("/v1/emails/{id}/resolve"), Idempotency::RandomKey).body(body));
         Call::new(&self.caller, parts)
     }
 
-    /// Gives a scheduled email another time: RFC 3339 with an offset, or `in 5 minutes`.
+    /// Changes the time of a scheduled email: RFC 3339 with an offset, or `in 5 minutes`.
     pub fn reschedule(&self, id: &str, scheduled_at: impl Into<String>) -> Call<Email> {
         let body = Reschedule { scheduled_at: scheduled_at.into() };
-        let parts =
-            at(id).and_then(|id| Parts::new(Method::PATCH, format!("/v1/emails/{id}"), Naming::Nature).body(&body));
+        let parts = at(id)
+            .and_then(|id| Parts::new(Method::PATCH, format!("/v1/emails/{id}"), Idempotency::Inherent).body(&body));
         Call::new(&self.caller, parts)
     }
 }

@@ -1,54 +1,54 @@
-//! What a caller learns when a call did not do what it asked.
+//! Errors of calls.
 
 use serde_json::{Map, Value};
 use std::{fmt, ops::Deref};
 
-/// Whether the same call may be made again.
+/// Whether the same call may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Not as it is.
+    /// Do not retry it unchanged.
     Never,
-    /// Unchanged, with the same key.
+    /// Retry it unchanged, with the same key.
     Same,
-    /// When something else has changed; the caller decides.
+    /// Retry it after something else has changed.
     Later,
 }
 
-/// Every failure of a call. Branch on `code`; `next` is one sentence that a person or a model can act on. The codes of the
-/// server have a page each under `/docs/errors`; the SDK adds `no_answer` (the call may or may not have arrived) and
-/// `no_problem` (whoever answered does not speak for the server).
+/// The error of a call. Branch on `code`; `next` is one sentence that a person or a model can act on. The codes of the
+/// server are documented under `/docs/errors`; the SDK adds `no_answer` (the call may or may not have arrived) and
+/// `no_problem` (the response does not come from mailonce, but from a proxy for example).
 #[derive(Debug)]
 pub struct Error(Box<Fault>);
 
-/// What an [`Error`] says.
+/// The fields of an [`Error`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Fault {
-    /// The word to branch on.
+    /// The error code; branch on it.
     pub code: String,
-    /// What happened this time.
+    /// What is wrong, with the values of this call.
     pub detail: String,
-    /// The HTTP status; 0 when there was no answer.
+    /// The HTTP status; 0 if there was no response.
     pub status: u16,
-    /// Whether the same call may be made again.
+    /// Whether the same call may be retried.
     pub retry: Retry,
-    /// What to do.
+    /// What to do about it, in one sentence.
     pub next: String,
     /// The URL of the call, if there was one.
     pub url: Option<String>,
     /// The URL of the page about this code, if the server answered.
     pub docs_url: Option<String>,
-    /// The field at fault, if one is.
+    /// The invalid field, if the error is about one.
     pub field: Option<String>,
-    /// All members of the answer, by code also `differing_fields`, `original_email`, `holder` …
+    /// All members of the problem; depending on the code also `differing_fields`, `original_email`, `holder` …
     pub details: Map<String, Value>,
-    /// What lies beneath, where there is something.
+    /// The underlying error.
     pub cause: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
-    /// A failure on this side of the wire.
-    pub(crate) fn here(code: &str, detail: impl Into<String>, next: impl Into<String>) -> Self {
+    /// An error of the client, without a response.
+    pub(crate) fn local(code: &str, detail: impl Into<String>, next: impl Into<String>) -> Self {
         Self(Box::new(Fault {
             code: code.to_owned(),
             detail: detail.into(),
@@ -63,60 +63,60 @@ impl Error {
         }))
     }
 
-    /// With the URL of the call.
+    /// Adds the URL of the call.
     pub(crate) fn for_call(mut self, base_url: &str, path: &str) -> Self {
         self.0.url = Some(format!("{base_url}{path}"));
         self
     }
 
-    /// With the field at fault.
+    /// Adds the invalid field.
     pub(crate) fn at(mut self, field: impl Into<String>) -> Self {
         self.0.field = Some(field.into());
         self
     }
 
-    /// With the status that it would be answered with.
+    /// Adds the HTTP status that the error corresponds to.
     pub(crate) fn with_status(mut self, status: u16) -> Self {
         self.0.status = status;
         self
     }
 
-    /// With members of an answer.
+    /// Adds members of a problem.
     pub(crate) fn with_details(mut self, details: Map<String, Value>) -> Self {
         self.0.details = details;
         self
     }
 
-    /// With whether the same call may be made again.
+    /// Sets whether the same call may be retried.
     pub(crate) fn with_retry(mut self, retry: Retry) -> Self {
         self.0.retry = retry;
         self
     }
 
-    /// With the error that led to it.
+    /// Adds the underlying error.
     pub(crate) fn caused_by(mut self, cause: Self) -> Self {
         self.0.cause = Some(Box::new(cause));
         self
     }
 
-    /// A field that cannot be what it is.
+    /// An invalid field.
     pub(crate) fn invalid(field: impl Into<String>, detail: &str) -> Self {
         let field = field.into();
-        Self::here("invalid_field", format!("{field} {detail}"), format!("Mend {field}.")).at(field)
+        Self::local("invalid_field", format!("{field} {detail}"), format!("Mend {field}.")).at(field)
     }
 
-    /// Nobody can tell whether the call arrived.
+    /// No response: the call may or may not have arrived.
     pub(crate) fn no_answer(
         detail: impl Into<String>,
         cause: Option<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
         let next = "Make the same call again with the same key; whatever was accepted before will be found.";
-        let mut error = Self::here("no_answer", detail, next);
+        let mut error = Self::local("no_answer", detail, next);
         (error.0.retry, error.0.cause) = (Retry::Same, cause);
         error
     }
 
-    /// The error of an answer that is no success. Whoever stands in between may not speak RFC 9457.
+    /// The error of an unsuccessful response. A proxy in between may not send an RFC 9457 problem.
     pub(crate) fn refusal(status: u16, body: &[u8], base_url: &str) -> Self {
         let details: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
         let said = |name: &str| details.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -147,7 +147,7 @@ impl Error {
         }))
     }
 
-    /// Whether another try by itself may help: the server says so, or asks only for a slower pace.
+    /// Whether to retry automatically: the server says `same`, or it is a rate limit.
     pub(crate) fn is_passing(&self) -> bool {
         self.retry == Retry::Same || self.status == 429
     }

@@ -1,4 +1,4 @@
-//! Events: by list, and as a stream that goes on where it was cut.
+//! Events, as a list and as a stream that resumes where it was cut.
 
 use bytes::Bytes;
 use hyper::header;
@@ -7,39 +7,39 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    call::{Call, Caller, Opened, Parts},
+    call::{Call, Caller, Parts, StreamOpening},
     error::Error,
-    http::Following,
+    http::StreamingResponse,
     wire::{Event, EventPage},
 };
 
-/// The server gives a sign of life every 15 s.
-const SILENCE: Duration = Duration::from_secs(45);
-/// Bytes of one line at the most.
-const LONGEST_LINE: usize = 4 * 1024 * 1024;
+/// Idle timeout. The server sends a heartbeat every 15 s.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
+/// Most bytes of one line.
+const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Which events.
+/// Filters for events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventQuery {
-    /// A cursor, or `0` for everything there ever was.
+    /// Return events after this cursor; `0` returns all stored events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// `email.sent,message.*`
+    /// Event types, such as `email.sent,message.*`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// The id of the thing.
+    /// Id of the email, message or other resource that the event is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// Only what happens at this inbox.
+    /// Only events of this inbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inbox: Option<String>,
-    /// At most so many; only for a list.
+    /// Most events to return; only for `list`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// Events of the server.
+/// Calls for events.
 #[derive(Clone)]
 pub struct Events {
     caller: Arc<Caller>,
@@ -55,8 +55,8 @@ impl Events {
         Call::new(&self.caller, Parts::get("/v1/events".to_owned()).query(query))
     }
 
-    /// Every event from now on, or behind `after`, each once and in order, over any number of cuts. Remember its `cursor` to
-    /// go on in another process. Dropping it ends it.
+    /// Streams every event from now on, or after `after`, once and in order, and reconnects by itself. Store the `cursor` to
+    /// resume in another process. Dropping the follower ends the stream.
     pub fn stream(&self, query: EventQuery) -> EventFollower {
         let query = EventQuery { limit: None, ..query };
         EventFollower { caller: Arc::clone(&self.caller), query, open: None, frames: Frames::default(), failed: 0 }
@@ -67,9 +67,9 @@ impl Events {
 pub struct EventFollower {
     caller: Arc<Caller>,
     query: EventQuery,
-    open: Option<Following>,
+    open: Option<StreamingResponse>,
     frames: Frames,
-    /// Tries in a row that brought nothing.
+    /// Failed tries in a row.
     failed: u32,
 }
 
@@ -80,17 +80,17 @@ impl std::fmt::Debug for EventFollower {
 }
 
 impl EventFollower {
-    /// The place behind what was seen. Pass it as `after` to go on from here.
+    /// The cursor of the last event. Pass it as `after` to resume from here.
     pub fn cursor(&self) -> Option<&str> {
         self.query.after.as_deref()
     }
 
-    /// The next event, as soon as there is one. An error is final for this try: asking again goes on from the same place.
+    /// Waits for the next event. After an error, calling it again resumes from the same cursor.
     pub async fn next(&mut self) -> Result<Event, Error> {
         self.next_as().await
     }
 
-    /// The next event, in a shape of your own.
+    /// Waits for the next event, as a type of your own.
     pub async fn next_as<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         loop {
             while let Some(frame) = self.frames.take()? {
@@ -119,28 +119,30 @@ impl EventFollower {
         Ok(())
     }
 
-    /// Reads on. A stream that ended is opened again.
+    /// Reads the next piece of the stream; opens it again if it ended.
     async fn piece(&mut self) -> Result<(), Error> {
         let Some(open) = &mut self.open else {
             self.frames = Frames::default();
             self.open = Some(self.opened().await?);
             return Ok(());
         };
-        if let Some(piece) = open.next(SILENCE).await {
+        if let Some(piece) = open.next(IDLE_TIMEOUT).await {
             return self.frames.add(&piece);
         }
         self.open = None;
         self.again().await
     }
 
-    async fn opened(&self) -> Result<Following, Error> {
+    async fn opened(&self) -> Result<StreamingResponse, Error> {
         let mut parts = Parts::get("/v1/events/stream".to_owned()).query(&self.query)?;
         parts.headers.push((header::ACCEPT.as_str(), "text/event-stream".to_owned()));
         let request = self.caller.request(parts)?;
-        let opening = timeout(self.caller.timeout, self.caller.wire.follow(&request)).await;
+        let opening = timeout(self.caller.timeout, self.caller.wire.open_stream(&request)).await;
         let error = match opening {
-            Ok(Ok(Opened::Stream(open))) => return Ok(open),
-            Ok(Ok(Opened::Refused(answer))) => Error::refusal(answer.status, &answer.body, self.caller.wire.url()),
+            Ok(Ok(StreamOpening::Stream(open))) => return Ok(open),
+            Ok(Ok(StreamOpening::Refused(answer))) => {
+                Error::refusal(answer.status, &answer.body, self.caller.wire.url())
+            }
             Ok(Err(why)) => Error::no_answer("the stream could not be opened", Some(why.into())),
             Err(late) => Error::no_answer("the stream did not open in time", Some(late.into())),
         };
@@ -148,7 +150,7 @@ impl EventFollower {
     }
 }
 
-/// Server-sent events. A frame that was cut short is not seen; the cursor before it brings it back.
+/// Server-sent events. An incomplete frame is dropped, because the stream resumes from the cursor before it.
 #[derive(Default)]
 struct Frames {
     read: Vec<u8>,
@@ -163,14 +165,14 @@ struct Frame {
 
 impl Frames {
     fn add(&mut self, piece: &Bytes) -> Result<(), Error> {
-        if self.read.len() + piece.len() > LONGEST_LINE {
+        if self.read.len() + piece.len() > MAX_LINE_BYTES {
             return Err(Error::no_answer("a line of the stream does not end", None));
         }
         self.read.extend_from_slice(piece);
         Ok(())
     }
 
-    /// The next whole frame that says something.
+    /// The next complete frame with an id or data.
     fn take(&mut self) -> Result<Option<Frame>, Error> {
         while let Some(line) = self.line() {
             let line = String::from_utf8(line)
@@ -194,7 +196,7 @@ impl Frames {
         Ok(None)
     }
 
-    /// The next whole line, without its end: LF, CR or both.
+    /// The next complete line, without its LF, CR or CRLF.
     fn line(&mut self) -> Option<Vec<u8>> {
         let end = self.read.iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
         let pair = self.read[end] == b'\r';

@@ -1,11 +1,11 @@
-//! Inboxes: waiting for mail, taking codes and links, taking work.
+//! Inboxes: waiting for messages, consuming codes and links, leasing work.
 
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    call::{Call, Caller, Naming, Parts, at},
+    call::{Call, Caller, Idempotency, Parts, at},
     error::Error,
     lease::HeldLease,
     messages::{Messages, taken},
@@ -16,42 +16,42 @@ use crate::{
     },
 };
 
-/// The server holds a wait for at most a minute; longer ones are asked again.
-const LONGEST_HOLD: u32 = 50;
-const USUAL_WAIT: u32 = 30;
-/// Seconds that the lease of a message lasts between two renewals, unless its caller says so.
-const USUAL_TTL_S: u32 = 60;
-/// How long others leave a message alone whose work failed.
-const USUAL_DELAY_S: u32 = 30;
+/// The server waits at most a minute per call; a longer wait takes several calls.
+const MAX_SERVER_WAIT_S: u32 = 50;
+const DEFAULT_WAIT_S: u32 = 30;
+/// Default lease of a message in seconds; it is renewed meanwhile.
+const DEFAULT_TTL_S: u32 = 60;
+/// Default delay in seconds before a message whose work failed is offered again.
+const DEFAULT_DELAY_S: u32 = 30;
 
 /// What to wait for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WaitFor {
-    /// Seconds to wait; 30 by default, as long as you like.
+    /// Seconds to wait; 30 by default, without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u32>,
-    /// A cursor: only mail behind it counts.
+    /// Only messages after this cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// An address, or `@domain`.
+    /// The sender: an address, or `@domain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Part of the subject.
+    /// Text that the subject contains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// `code` or `link`.
+    /// Only messages with a `code` or a `link`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has: Option<String>,
-    /// The id of a watch.
+    /// Only messages that arrived after this watch was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<String>,
-    /// Who takes the code or link, as in `consume`: only new mail counts, with something that nobody else took.
+    /// As in `consume`: only new messages with a code or link that nobody else consumed.
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
 }
 
-/// Which messages.
+/// Filters for messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the names of the query say what they are")]
@@ -76,23 +76,23 @@ pub struct MessageQuery {
     pub thread: Option<String>,
 }
 
-/// How work is taken.
+/// Options of a work loop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Who asks, as people call it.
+    /// Name of the worker, shown to others.
     pub holder: Option<String>,
-    /// How long a lease lasts between two renewals; 60 s by default.
+    /// Lease duration in seconds, renewed meanwhile; 60 by default.
     pub ttl_s: Option<u32>,
-    /// How long others leave a message alone whose work failed; 30 s by default.
+    /// Seconds before a message whose work failed is offered again; 30 by default.
     pub delay_s: Option<u32>,
 }
 
-/// Why a loop of work ended.
+/// Why a work loop ended.
 #[derive(Debug)]
 pub enum WorkError<E> {
     /// A call failed.
     Call(Error),
-    /// The work failed; its message was given back.
+    /// The work failed, and its message was returned.
     Work(E),
 }
 
@@ -113,7 +113,7 @@ impl<E> From<Error> for WorkError<E> {
     }
 }
 
-/// Inboxes of the server, by id or address.
+/// Calls for inboxes, by id or address.
 #[derive(Clone)]
 pub struct Inboxes {
     caller: Arc<Caller>,
@@ -129,12 +129,12 @@ impl Inboxes {
         Ok(format!("/v1/inboxes/{}{verb}", at(inbox)?))
     }
 
-    /// Makes an inbox; a random address unless you choose one.
+    /// Creates an inbox, with a random address unless you choose one.
     pub fn create(&self, body: &NewInbox) -> Call<Inbox> {
-        Call::new(&self.caller, Parts::post("/v1/inboxes".to_owned(), Naming::Mint).body(body))
+        Call::new(&self.caller, Parts::post("/v1/inboxes".to_owned(), Idempotency::RandomKey).body(body))
     }
 
-    /// One inbox.
+    /// Returns an inbox.
     pub fn get(&self, inbox: &str) -> Call<Inbox> {
         Call::new(&self.caller, Self::path(inbox, "").map(Parts::get))
     }
@@ -153,16 +153,16 @@ impl Inboxes {
         })
     }
 
-    /// Changes what is given; `Some(None)` takes away.
+    /// Changes the given fields; `Some(None)` clears one.
     pub fn update(&self, inbox: &str, body: &InboxPatch) -> Call<Inbox> {
         let path = Self::path(inbox, "");
-        Call::new(&self.caller, path.and_then(|path| Parts::new(Method::PATCH, path, Naming::Nature).body(body)))
+        Call::new(&self.caller, path.and_then(|path| Parts::new(Method::PATCH, path, Idempotency::Inherent).body(body)))
     }
 
-    /// Removes it with everything in it.
+    /// Deletes the inbox with all its messages.
     pub fn delete(&self, inbox: &str) -> Call<Inbox> {
         let path = Self::path(inbox, "");
-        Call::new(&self.caller, path.map(|path| Parts::new(Method::DELETE, path, Naming::Nature)))
+        Call::new(&self.caller, path.map(|path| Parts::new(Method::DELETE, path, Idempotency::Inherent)))
     }
 
     /// A page of its messages, newest first, or oldest first with `after`.
@@ -171,51 +171,51 @@ impl Inboxes {
         Call::new(&self.caller, path.and_then(|path| Parts::get(path).query(query)))
     }
 
-    /// Waits for a message; `None` when none came in time.
+    /// Waits for a message; `None` if none arrived in time.
     pub async fn wait(&self, inbox: &str, what: &WaitFor) -> Result<Option<WaitResult>, Error> {
-        let mut left = what.timeout.unwrap_or(USUAL_WAIT);
+        let mut left = what.timeout.unwrap_or(DEFAULT_WAIT_S);
         loop {
-            let timeout = left.min(LONGEST_HOLD);
+            let timeout = left.min(MAX_SERVER_WAIT_S);
             let query = WaitFor { timeout: Some(timeout), ..what.clone() };
             let parts = Self::path(inbox, "/wait").and_then(|path| Parts::get(path).query(&query));
             let call = Call::reading(&self.caller, parts, |answer| {
                 if answer.status == 204 { Some(None) } else { serde_json::from_slice(&answer.body).ok().map(Some) }
             });
             let arrived: Option<WaitResult> = call.hold(Duration::from_secs(timeout.into())).await?;
-            if arrived.is_some() || left <= LONGEST_HOLD {
+            if arrived.is_some() || left <= MAX_SERVER_WAIT_S {
                 return Ok(arrived);
             }
-            left -= LONGEST_HOLD;
+            left -= MAX_SERVER_WAIT_S;
         }
     }
 
-    /// Takes the newest code or link that matches, once, `for` one account, workflow or run; `timeout` waits for it,
+    /// Consumes the newest matching code or link once, `for` one account, workflow or run. `timeout` waits for it,
     /// up to 60 s.
     pub fn consume(&self, inbox: &str, body: &ConsumeMatch) -> Call<Artifact> {
         let path = Self::path(inbox, "/consume");
         let hold = Duration::from_secs(body.timeout.unwrap_or_default());
-        let parts = path.and_then(|path| Parts::post(path, Naming::Nature).body(body));
+        let parts = path.and_then(|path| Parts::post(path, Idempotency::Inherent).body(body));
         Call::reading(&self.caller, parts, taken).hold(hold)
     }
 
-    /// Begins a watch: waits and consumes that name it see only mail that comes after now.
+    /// Creates a watch: `wait` and `consume` with its id see only messages that arrive from now on.
     pub fn watch(&self, inbox: &str, body: &NewWatch) -> Call<Watch> {
         let path = Self::path(inbox, "/watches");
-        Call::new(&self.caller, path.and_then(|path| Parts::post(path, Naming::Mint).body(body)))
+        Call::new(&self.caller, path.and_then(|path| Parts::post(path, Idempotency::RandomKey).body(body)))
     }
 
-    /// Takes up to `limit` unanswered messages that nobody works on, each with the lease of its thread.
+    /// Leases up to `limit` unanswered messages, each with its thread, that nobody else has leased.
     pub fn next(&self, inbox: &str, body: &NextMessages) -> Call<Vec<WorkItem>> {
         let path = Self::path(inbox, "/next");
-        let parts = path.and_then(|path| Parts::post(path, Naming::Mint).body(body));
+        let parts = path.and_then(|path| Parts::post(path, Idempotency::RandomKey).body(body));
         let call = Call::reading(&self.caller, parts, |answer| {
             serde_json::from_slice::<WorkItemPage>(&answer.body).ok().map(|page| page.data)
         });
         call.hold(Duration::from_secs(body.wait.unwrap_or(0)))
     }
 
-    /// Takes one message after the other: the lease is renewed while `work` runs, the message is acked when it returns `Ok`
-    /// and given back when it does not, which ends the loop. Also ends when `stop` does, after the message at hand.
+    /// Works on one message after the other. The lease is renewed while `work` runs. The message is acked when `work` returns
+    /// `Ok`; an error returns the message and ends the loop. `stop` ends the loop after the current message.
     pub async fn work<E>(
         &self,
         inbox: &str,
@@ -224,22 +224,22 @@ impl Inboxes {
         mut work: impl AsyncFnMut(Message, &HeldLease) -> Result<(), E>,
     ) -> Result<(), WorkError<E>> {
         let mut stop = std::pin::pin!(stop);
-        let ttl_s = how.ttl_s.unwrap_or(USUAL_TTL_S);
-        let wish = NextMessages {
+        let ttl_s = how.ttl_s.unwrap_or(DEFAULT_TTL_S);
+        let request = NextMessages {
             holder: how.holder.clone(),
             ttl_s: Some(ttl_s),
             limit: Some(1),
-            wait: Some(LONGEST_HOLD.into()),
+            wait: Some(MAX_SERVER_WAIT_S.into()),
         };
         loop {
-            let next = self.next(inbox, &wish).into_future();
+            let next = self.next(inbox, &request).into_future();
             let offers = tokio::select! {
                 biased;
                 () = &mut stop => return Ok(()),
                 offers = next => offers?,
             };
             for offer in offers {
-                self.one(offer, ttl_s, how.delay_s.unwrap_or(USUAL_DELAY_S), &mut work).await?;
+                self.one(offer, ttl_s, how.delay_s.unwrap_or(DEFAULT_DELAY_S), &mut work).await?;
             }
         }
     }
@@ -257,8 +257,8 @@ impl Inboxes {
         if let Err(error) = work(message, &held).await {
             held.stop();
             if !held.is_lost() {
-                // The work's own error is the one to tell; a message that is not given back is offered again when its
-                // lease lapses.
+                // Report the work's own error. A message that cannot be returned is offered again when its
+                // lease expires.
                 let back = Acknowledgement { lease: token, delay_s: Some(delay_s), ttl_s: None };
                 drop(self.messages.nack(&id, &back).await);
             }
@@ -275,11 +275,11 @@ impl Inboxes {
         let longer = Acknowledgement { ttl_s: Some(ttl_s), ..settle.clone() };
         let renew = move || {
             let call = messages.extend(&name, &longer).max_retries(crate::lease::RENEWAL_RETRIES);
-            Box::pin(async move { call.await.map(|settled| settled.lease) }) as crate::lease::Renewal
+            Box::pin(async move { call.await.map(|settled| settled.lease) }) as crate::lease::RenewFuture
         };
         let release = move || {
             let call = acking.ack(&acked, &settle);
-            Box::pin(async move { call.await.map(drop) }) as crate::lease::GivingBack
+            Box::pin(async move { call.await.map(drop) }) as crate::lease::ReleaseFuture
         };
         HeldLease::new(lease, Duration::from_secs(ttl_s.into()), renew, release)
     }

@@ -1,4 +1,4 @@
-//! The key that follows from an intent, byte for byte as the server derives it. Vectors: sdks/contract/keys.json.
+//! Derives the idempotency key of an intent exactly as the server does. Vectors: sdks/contract/keys.json.
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use sha2::{Digest as _, Sha256};
@@ -9,13 +9,13 @@ use crate::{
     wire::{Addresses, Intent},
 };
 
-/// Characters of each word of an intent at the most.
+/// Most characters of each part of an intent.
 const WORD_CHARS: usize = 256;
 const LOCAL_PART_OCTETS: usize = 64;
 const ADDRESS_OCTETS: usize = 254;
 
-/// `"i1_" + hex(SHA-256(JCS({entity, period?, to, type, v})))`. Sends do not need it: the server derives the same from the
-/// intent. It is for looking a key up, and for what else should happen once under the same name.
+/// `"i1_" + hex(SHA-256(JCS({entity, period?, to, type, v})))`. Sends do not need it, because the server derives the same
+/// key. Use it to look up an email by key, or to identify another side effect.
 pub fn derive_key(intent: &Intent, to: impl Into<Addresses>) -> Result<String, Error> {
     // The members stand in the order of RFC 8785, and serde_json escapes exactly what it asks for.
     let mut text = format!("{{\"entity\":{}", word("entity", &intent.entity)?);
@@ -32,13 +32,13 @@ pub fn derive_key(intent: &Intent, to: impl Into<Addresses>) -> Result<String, E
     Ok(key)
 }
 
-/// Keys are 1 to 256 printable ASCII characters; anything else would be refused, so it is not even sent.
+/// Keys are 1 to 256 printable ASCII characters; others are refused without a call.
 pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     let printable = key.bytes().all(|byte| (0x20..=0x7e).contains(&byte));
     if printable && (1..=256).contains(&key.len()) && !key.trim().is_empty() {
         return Ok(());
     }
-    let said = Error::here(
+    let said = Error::local(
         "invalid_key",
         "a key is 1 to 256 printable ASCII characters",
         "Take the key from your own task: the order, the run, the message you answer.",
@@ -46,7 +46,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     Err(said.at("Idempotency-Key"))
 }
 
-/// The form in which addresses are compared: no name, ASCII letters lower-cased, domain as A-label.
+/// The address as it is compared: without a display name, in lower case, its domain as A-label.
 pub fn bare_address(text: &str) -> Option<String> {
     if text.chars().any(char::is_control) {
         return None;

@@ -1,4 +1,4 @@
-//! A lease that is renewed by itself while it is held.
+//! A lease that is renewed while it is held.
 
 use std::{
     pin::Pin,
@@ -16,25 +16,25 @@ use crate::{
     wire::Lease,
 };
 
-/// Retries of one renewal. The loop renews again anyway, and must notice in time that the lease is lost.
+/// Retries of one renewal. Few, because the loop renews again and must notice a lost lease in time.
 pub(crate) const RENEWAL_RETRIES: u32 = 2;
 
-pub(crate) type Renewal = Pin<Box<dyn Future<Output = Result<Option<Lease>, Error>> + Send>>;
-pub(crate) type GivingBack = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+pub(crate) type RenewFuture = Pin<Box<dyn Future<Output = Result<Option<Lease>, Error>> + Send>>;
+pub(crate) type ReleaseFuture = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
-/// A lease in hand, renewed until it is released or dropped. Stop working when it is [lost](Self::lost): another agent may
-/// have the thread. Dropping it without a release lets it lapse by itself.
+/// A lease that is renewed until it is released or dropped. Stop working when it is [lost](Self::lost): another agent may
+/// have the thread. Dropping it without a release lets it expire.
 pub struct HeldLease {
-    /// Show it as `lease` when you answer.
+    /// Pass it as `lease` when you reply.
     pub token: String,
-    /// Grows with each lease of the thread.
+    /// Fencing number; grows with each lease of the thread.
     pub fence: u64,
-    /// Who has it.
+    /// Name of the worker that holds the lease.
     pub holder: String,
     latest: Arc<Mutex<Lease>>,
     lost: watch::Receiver<bool>,
     renewing: JoinHandle<()>,
-    release: Option<Box<dyn FnOnce() -> GivingBack + Send + Sync>>,
+    release: Option<Box<dyn FnOnce() -> ReleaseFuture + Send + Sync>>,
 }
 
 impl std::fmt::Debug for HeldLease {
@@ -48,8 +48,8 @@ impl HeldLease {
     pub(crate) fn new(
         lease: Lease,
         ttl: Duration,
-        renew: impl Fn() -> Renewal + Send + Sync + 'static,
-        release: impl FnOnce() -> GivingBack + Send + Sync + 'static,
+        renew: impl Fn() -> RenewFuture + Send + Sync + 'static,
+        release: impl FnOnce() -> ReleaseFuture + Send + Sync + 'static,
     ) -> Self {
         let (say, lost) = watch::channel(false);
         let (token, fence, holder) = (lease.token.clone(), lease.fence, lease.holder.clone());
@@ -58,26 +58,26 @@ impl HeldLease {
         Self { token, fence, holder, latest, lost, renewing, release: Some(Box::new(release)) }
     }
 
-    /// Until when it is granted, as far as is known.
+    /// When the lease expires, as of its last renewal.
     pub fn expires_at(&self) -> String {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).expires_at.clone()
     }
 
-    /// Whether it is lost.
+    /// Whether the lease is lost.
     pub fn is_lost(&self) -> bool {
         *self.lost.borrow()
     }
 
-    /// Comes when it is lost; for a `select!` beside the work.
+    /// Completes when the lease is lost; for a `select!` with the work.
     pub async fn lost(&self) {
         let mut lost = self.lost.clone();
         if lost.wait_for(|lost| *lost).await.is_err() {
-            // Nobody renews it any more, so nobody can lose it.
+            // Renewing has stopped, so a loss is not noticed any more.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Stops renewing and gives it back. Giving back what was lost does nothing.
+    /// Stops renewing and releases the lease. Releasing a lost lease does nothing.
     pub async fn release(mut self) -> Result<(), Error> {
         self.renewing.abort();
         match self.release.take() {
@@ -86,7 +86,7 @@ impl HeldLease {
         }
     }
 
-    /// Stops renewing, and leaves it to lapse.
+    /// Stops renewing and lets the lease expire.
     pub(crate) fn stop(&self) {
         self.renewing.abort();
     }
@@ -100,7 +100,7 @@ impl Drop for HeldLease {
 
 async fn renewed(
     ttl: Duration,
-    renew: impl Fn() -> Renewal + Send + Sync,
+    renew: impl Fn() -> RenewFuture + Send + Sync,
     latest: Arc<Mutex<Lease>>,
     say: watch::Sender<bool>,
 ) {
@@ -115,11 +115,11 @@ async fn renewed(
                     *latest.lock().unwrap_or_else(PoisonError::into_inner) = lease;
                 }
             }
-            // No answer is no loss while the time that was granted lasts.
+            // Without a response the lease still holds until it expires.
             Err(error) if error.retry == Retry::Same && Instant::now() < until => {}
             Err(_) => {
                 say.send_replace(true);
-                // Kept until the lease is dropped, so that whoever asks later learns it too.
+                // Keep the sender until the lease is dropped, so that later callers see the loss too.
                 return std::future::pending().await;
             }
         }

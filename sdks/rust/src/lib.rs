@@ -1,10 +1,11 @@
-//! The Rust client of [mailonce](../README.md): mail that happens once, safe by type.
+//! The Rust client of [mailonce](../README.md): idempotent email, checked by types.
 //!
-//! A send names what it is about ([`Once`]), so one without a name does not compile. Calls are repeated with the same key and
-//! the same bytes until there is an answer; answers say `first` or `replayed`; errors carry `code`, `retry` and `next`.
+//! A send takes an intent or an idempotency key ([`Once`]); without one it does not compile. Calls are retried with the same
+//! key and the same body until the server answers. Receipts say `first` or `replayed`; errors have `code`, `retry` and `next`.
 
 mod call;
 mod claims;
+mod connection_pool;
 mod double;
 mod emails;
 mod error;
@@ -13,7 +14,6 @@ pub mod http;
 mod inboxes;
 mod key;
 mod lease;
-mod line;
 mod messages;
 mod once;
 mod page;
@@ -42,50 +42,50 @@ pub use threads::{ThreadQuery, Threads};
 pub use webhooks::{NoticeQuery, Verifier, Webhooks, verify_webhook};
 pub use wire::{Intent, Mail, Reply};
 
-use call::{BACKOFF, Caller, Parts, RETRIES, Wire, naming};
-use http::{Answer, Place};
+use call::{BACKOFF, Caller, Parts, RETRIES, Wire, idempotency};
+use http::{Answer, ServerUrl};
 
-const USUAL_URL: &str = "http://127.0.0.1:6245";
+const DEFAULT_URL: &str = "http://127.0.0.1:6245";
 
-/// A server and the credential for it: one object, one member for each kind of thing. Clones share their connections.
+/// A client for one server and one API key, with a field for each resource. Clones share their connections.
 #[derive(Clone)]
 pub struct Client {
-    /// Sending, and what became of it.
+    /// Sends emails and reads their state.
     pub emails: Emails,
-    /// Waiting for mail, taking codes and links, taking work.
+    /// Waits for messages, consumes codes and links, leases work.
     pub inboxes: Inboxes,
-    /// Reading and answering.
+    /// Reads messages and replies to them.
     pub messages: Messages,
-    /// Conversations, and the right to be the one who works on them.
+    /// Reads threads and leases them.
     pub threads: Threads,
-    /// Codes and links.
+    /// One-time codes and links found in messages.
     pub artifacts: Artifacts,
-    /// What happened, as a list and as a stream.
+    /// Lists and streams events.
     pub events: Events,
-    /// Receivers of events.
+    /// Manages webhook endpoints.
     pub webhooks: Webhooks,
     caller: Arc<Caller>,
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The API key is nobody's business.
+        // Never print the API key.
         f.write_str("Client")
     }
 }
 
 impl Client {
-    /// A client of this server.
+    /// A client for this server.
     pub fn new(base_url: impl Into<String>, api_key: impl Into<String>) -> Result<Self, Error> {
         Self::builder().base_url(base_url).api_key(api_key).build()
     }
 
-    /// A client of the server that `MAILONCE_URL` and `MAILONCE_API_KEY` name.
+    /// A client configured by `MAILONCE_URL` and `MAILONCE_API_KEY`.
     pub fn from_env() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// A client with settings of its own.
+    /// Configures a client.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -110,13 +110,13 @@ impl Client {
         OnceCall::new(&self.caller, key.into())
     }
 
-    /// Any other call of the API, with the same repeats and errors. A POST gets a key of its own unless what it says names it
-    /// already; a mail without a name is tried once.
+    /// Calls any other route of the API, with the same retries and errors. A POST gets a random idempotency key unless its
+    /// content identifies it. A send without an intent or a key is tried once.
     pub fn request(&self, method: Method, path: impl Into<String>, body: Option<&Value>) -> Call<Value> {
         Call::reading(&self.caller, Self::parts(method, path.into(), body), read_value)
     }
 
-    /// The same, with the status of the answer.
+    /// Like [`request`](Self::request), and returns the HTTP status too.
     pub fn request_with_status(
         &self,
         method: Method,
@@ -128,8 +128,8 @@ impl Client {
     }
 
     fn parts(method: Method, path: String, body: Option<&Value>) -> Result<Parts, Error> {
-        let naming = naming(&method, &path, body.unwrap_or(&Value::Null));
-        let parts = Parts::new(method, path, naming);
+        let idempotency = idempotency(&method, &path, body.unwrap_or(&Value::Null));
+        let parts = Parts::new(method, path, idempotency);
         match body {
             Some(body) => parts.body(body),
             None => Ok(parts),
@@ -137,18 +137,18 @@ impl Client {
     }
 }
 
-/// An answer without a body says nothing, which is `null`.
+/// An empty response body is `null`.
 fn read_value(answer: &Answer) -> Option<Value> {
     if answer.body.is_empty() { Some(Value::Null) } else { serde_json::from_slice(&answer.body).ok() }
 }
 
-/// How a client behaves.
+/// Configuration of a client.
 #[derive(Clone, Default)]
 #[must_use = "a builder builds a client"]
 pub struct Builder {
     base_url: Option<String>,
     api_key: Option<String>,
-    place: Option<Place>,
+    server_url: Option<ServerUrl>,
     authorities: Vec<u8>,
     max_retries: Option<u32>,
     timeout: Option<Duration>,
@@ -172,9 +172,9 @@ impl Builder {
         Self { api_key: Some(key.into()), ..self }
     }
 
-    /// A server that was made out before, in the place of a URL.
-    pub fn place(self, place: Place) -> Self {
-        Self { place: Some(place), ..self }
+    /// Uses a parsed server URL instead of `base_url`.
+    pub fn server_url(self, server_url: ServerUrl) -> Self {
+        Self { server_url: Some(server_url), ..self }
     }
 
     /// Certificate authorities to trust besides the public ones, as PEM.
@@ -182,42 +182,42 @@ impl Builder {
         Self { authorities: pem.into(), ..self }
     }
 
-    /// How often a call is made again when it was not answered; 12 by default. With the usual backoff that is 32 to 64
+    /// How often a call is retried when it was not answered; 12 by default. With the default backoff that is 32 to 64
     /// seconds of pauses, enough for a restart of the server.
     pub fn max_retries(self, max_retries: u32) -> Self {
         Self { max_retries: Some(max_retries), ..self }
     }
 
-    /// How long one try may take; 10 s by default. What the server is asked to hold comes on top.
+    /// Timeout of one try; 10 s by default. The time that the server is asked to wait is added.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// The pause before the first repeat, doubled for each further one up to 8 s, less a random part of up to half;
+    /// The pause before the first retry, doubled for each further one up to 8 s, less a random part of up to half;
     /// 250 ms by default.
     pub fn backoff(self, backoff: Duration) -> Self {
         Self { backoff: Some(backoff), ..self }
     }
 
-    /// The client. `unauthorized` without an API key, `invalid_field` for a URL that is none.
+    /// Builds the client. Fails with `unauthorized` without an API key, and with `invalid_field` for an invalid URL.
     pub fn build(self) -> Result<Client, Error> {
-        let place = match self.place.clone() {
-            Some(place) => place,
-            None => self.find()?,
+        let server_url = match self.server_url.clone() {
+            Some(server_url) => server_url,
+            None => self.parse_url()?,
         };
         let api_key = self.api_key.clone().or_else(|| environment("MAILONCE_API_KEY")).ok_or_else(|| {
-            Error::here("unauthorized", "there is no API key", "Set MAILONCE_API_KEY or pass an API key.")
+            Error::local("unauthorized", "there is no API key", "Set MAILONCE_API_KEY or pass an API key.")
         })?;
-        Ok(self.over(Arc::new(line::Lines::new(place)), api_key))
+        Ok(self.over(Arc::new(connection_pool::ConnectionPool::new(server_url)), api_key))
     }
 
-    fn find(&self) -> Result<Place, Error> {
+    fn parse_url(&self) -> Result<ServerUrl, Error> {
         let url = self.base_url.clone().or_else(|| environment("MAILONCE_URL"));
-        let url = url.unwrap_or_else(|| USUAL_URL.to_owned());
+        let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
         let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.authorities).collect();
         let roots = roots.map_err(|error| Error::invalid("authorities", &format!("is no PEM: {error}")))?;
         let agent = concat!("mailonce-sdk-rust/", env!("CARGO_PKG_VERSION"));
-        Place::new(&url, &roots, agent).map_err(|why| Error::invalid("base_url", &format!("is not usable: {why}")))
+        ServerUrl::new(&url, &roots, agent).map_err(|why| Error::invalid("base_url", &format!("is not usable: {why}")))
     }
 
     pub(crate) fn over(self, wire: Arc<dyn Wire>, api_key: String) -> Client {

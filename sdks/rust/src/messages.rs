@@ -1,4 +1,4 @@
-//! Messages, and the codes and links in them: reading, answering once, taking once.
+//! Messages, and the codes and links in them: reading, replying once, consuming once.
 
 use bytes::Bytes;
 use hyper::header;
@@ -7,7 +7,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 use crate::{
-    call::{Call, Caller, Naming, Parts, at},
+    call::{Call, Caller, Idempotency, Parts, at},
     error::Error,
     http::Answer,
     wire::{
@@ -16,19 +16,19 @@ use crate::{
     },
 };
 
-/// Messages of the server.
+/// Calls for messages.
 #[derive(Clone)]
 pub struct Messages {
     caller: Arc<Caller>,
 }
 
-/// Bytes, with what their sender says they are.
+/// Bytes, with the content type that their sender declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Download {
-    /// The type that was declared; never trust it.
+    /// The declared content type; do not trust it.
     pub content_type: String,
-    /// The bytes themselves.
+    /// The content.
     pub content: Bytes,
 }
 
@@ -42,61 +42,61 @@ impl Messages {
         Self { caller: Arc::clone(caller) }
     }
 
-    fn post(&self, id: &str, verb: &str, naming: Naming, body: &impl Serialize) -> Result<Parts, Error> {
-        Parts::post(format!("/v1/messages/{}/{verb}", at(id)?), naming).body(body)
+    fn post(&self, id: &str, verb: &str, idempotency: Idempotency, body: &impl Serialize) -> Result<Parts, Error> {
+        Parts::post(format!("/v1/messages/{}/{verb}", at(id)?), idempotency).body(body)
     }
 
-    /// As a model should see it.
+    /// Returns a message in the view for models, `min`.
     pub fn get(&self, id: &str) -> Call<RenderedMessage> {
         Call::new(&self.caller, at(id).map(|id| Parts::get(format!("/v1/messages/{id}"))))
     }
 
-    /// As `min`, `plain` or `full`.
+    /// Returns a message in the view `min`, `plain` or `full`.
     pub fn view(&self, id: &str, view: &str) -> Call<RenderedMessage> {
         let parts = at(id).and_then(|id| Parts::get(format!("/v1/messages/{id}")).query(&json!({ "view": view })));
         Call::new(&self.caller, parts)
     }
 
-    /// The bytes as they travelled. They are hostile.
+    /// The message as received. Treat the bytes as hostile.
     pub fn raw(&self, id: &str) -> Call<Download> {
         let parts = at(id).map(|id| Parts::get(format!("/v1/messages/{id}/raw")));
         Call::reading(&self.caller, parts.map(any_kind), |answer| Some(download(answer)))
     }
 
-    /// The bytes of an attachment, by its `n`. They are hostile.
+    /// The content of an attachment, by its number `n`. Treat the bytes as hostile.
     pub fn attachment(&self, id: &str, n: u64) -> Call<Download> {
         let parts = at(id).map(|id| Parts::get(format!("/v1/messages/{id}/attachments/{n}")));
         Call::reading(&self.caller, parts.map(any_kind), |answer| Some(download(answer)))
     }
 
-    /// What was found in it.
+    /// The codes and links found in a message.
     pub fn artifacts(&self, id: &str) -> Call<ArtifactPage> {
         Call::new(&self.caller, at(id).map(|id| Parts::get(format!("/v1/messages/{id}/artifacts"))))
     }
 
-    /// Answers a message once, whatever the words. The message is the name of the wish; it needs no key.
+    /// Replies to a message once, even if a retry has another text. The message identifies the reply, so it needs no key.
     pub fn reply(&self, id: &str, body: &Reply) -> Call<SendReceipt> {
-        Call::new(&self.caller, self.post(id, "reply", Naming::Nature, body))
+        Call::new(&self.caller, self.post(id, "reply", Idempotency::Inherent, body))
     }
 
-    /// Passes a message on, once to the same people.
+    /// Forwards a message, once to the same recipients.
     pub fn forward(&self, id: &str, body: &Forward) -> Call<SendReceipt> {
-        Call::new(&self.caller, self.post(id, "forward", Naming::Nature, body))
+        Call::new(&self.caller, self.post(id, "forward", Idempotency::Inherent, body))
     }
 
-    /// Done with a message that `next` gave.
+    /// Marks a message from `next` as done.
     pub fn ack(&self, id: &str, body: &Acknowledgement) -> Call<AcknowledgementResult> {
-        Call::new(&self.caller, self.post(id, "ack", Naming::Mint, body))
+        Call::new(&self.caller, self.post(id, "ack", Idempotency::RandomKey, body))
     }
 
-    /// Cannot do it; others may, after `delay_s`.
+    /// Returns a message from `next`; others may lease it after `delay_s`.
     pub fn nack(&self, id: &str, body: &Acknowledgement) -> Call<AcknowledgementResult> {
-        Call::new(&self.caller, self.post(id, "nack", Naming::Mint, body))
+        Call::new(&self.caller, self.post(id, "nack", Idempotency::RandomKey, body))
     }
 
-    /// Needs more time.
+    /// Extends the lease of a message from `next`.
     pub fn extend(&self, id: &str, body: &Acknowledgement) -> Call<AcknowledgementResult> {
-        Call::new(&self.caller, self.post(id, "extend", Naming::Mint, body))
+        Call::new(&self.caller, self.post(id, "extend", Idempotency::RandomKey, body))
     }
 }
 
@@ -105,13 +105,13 @@ fn any_kind(mut parts: Parts) -> Parts {
     parts
 }
 
-/// Codes and links of the server.
+/// Calls for codes and links.
 #[derive(Clone)]
 pub struct Artifacts {
     caller: Arc<Caller>,
 }
 
-/// An answer that holds an artifact and nothing else.
+/// The artifact in a response.
 pub(crate) fn taken(answer: &Answer) -> Option<Artifact> {
     serde_json::from_slice::<ConsumedArtifact>(&answer.body).ok().map(|taken| taken.artifact)
 }
@@ -122,21 +122,22 @@ impl Artifacts {
     }
 
     fn post(&self, id: &str, verb: &str, body: &impl Serialize) -> Call<Artifact> {
-        let parts = at(id).and_then(|id| Parts::post(format!("/v1/artifacts/{id}/{verb}"), Naming::Nature).body(body));
+        let parts =
+            at(id).and_then(|id| Parts::post(format!("/v1/artifacts/{id}/{verb}"), Idempotency::Inherent).body(body));
         Call::reading(&self.caller, parts, taken)
     }
 
-    /// One of them, masked until it was taken.
+    /// Returns a code or link, masked until it is consumed.
     pub fn get(&self, id: &str) -> Call<Artifact> {
         Call::new(&self.caller, at(id).map(|id| Parts::get(format!("/v1/artifacts/{id}"))))
     }
 
-    /// Takes it once. The same `for` gets it again, any other is refused: `already_consumed`.
+    /// Consumes a code or link once. The same `for` gets it again; another one fails with `already_consumed`.
     pub fn consume(&self, id: &str, body: &Consume) -> Call<Artifact> {
         self.post(id, "consume", body)
     }
 
-    /// Reports that it was used.
+    /// Reports that the code or link was used.
     pub fn applied(&self, id: &str, body: &ArtifactApplied) -> Call<Artifact> {
         self.post(id, "applied", body)
     }

@@ -1,4 +1,4 @@
-//! What names a mail. A send takes one of these, so that one without a name does not compile.
+//! What identifies an email: an intent, an idempotency key, or both. A send requires one, so that it cannot be forgotten.
 
 use crate::{
     error::Error,
@@ -6,64 +6,66 @@ use crate::{
 };
 use serde_json::Value;
 
-/// What makes a mail happen once: an intent, a key, or both.
+/// What makes a send idempotent: an intent, an idempotency key, or both.
 ///
-/// There is no way to leave it out, and one way around it that says so: [`Once::without_key`].
+/// [`Once::without_key`] sends without either.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Once(pub(crate) Name);
+pub struct Once(pub(crate) SendIdentity);
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Name {
+pub(crate) enum SendIdentity {
     Intent(Intent),
     Key(String),
     Both(Intent, String),
-    Nothing,
+    None,
 }
 
 impl Once {
-    /// What the mail is about: the key follows from this and from `to`, so that every retry has the same key.
+    /// What the email is about. The key is derived from this and from `to`, so every retry has the same key.
     pub fn intent(kind: impl Into<String>, entity: impl Into<String>) -> Self {
         Intent::new(kind, entity).into()
     }
 
-    /// The name of this wish. Derive it from your data; a random one protects nothing.
+    /// An idempotency key. Derive it from your data, such as an order id; a random key protects nothing.
     pub fn key(key: impl Into<String>) -> Self {
-        Self(Name::Key(key.into()))
+        Self(SendIdentity::Key(key.into()))
     }
 
-    /// The way out: nothing names this mail, so it is tried once, and whoever calls twice may send two.
+    /// Sends without an idempotency key. The send is tried once, and calling twice sends two emails.
     pub fn without_key() -> Self {
-        Self(Name::Nothing)
+        Self(SendIdentity::None)
     }
 
-    /// For callers who learn only at run time what names a mail. `key_required` when nothing does.
-    pub fn given(intent: Option<Intent>, key: Option<String>) -> Result<Self, Error> {
+    /// For callers that know only at run time whether there is an intent or a key. `key_required` if there is neither.
+    pub fn from_parts(intent: Option<Intent>, key: Option<String>) -> Result<Self, Error> {
         match (intent, key) {
-            (Some(intent), Some(key)) => Ok(Self(Name::Both(intent, key))),
+            (Some(intent), Some(key)) => Ok(Self(SendIdentity::Both(intent, key))),
             (Some(intent), None) => Ok(intent.into()),
             (None, Some(key)) => Ok(Self::key(key)),
-            (None, None) => Err(nameless()),
+            (None, None) => Err(missing_key()),
         }
     }
 
-    /// The key beside the intent: it wins, and the intent is kept.
+    /// Uses this key instead of the derived one; the intent is still recorded.
     #[must_use]
     pub fn with_key(self, key: impl Into<String>) -> Self {
         match self.0 {
-            Name::Intent(intent) | Name::Both(intent, _) => Self(Name::Both(intent, key.into())),
-            Name::Key(_) | Name::Nothing => Self::key(key),
+            SendIdentity::Intent(intent) | SendIdentity::Both(intent, _) => {
+                Self(SendIdentity::Both(intent, key.into()))
+            }
+            SendIdentity::Key(_) | SendIdentity::None => Self::key(key),
         }
     }
 }
 
 impl From<Intent> for Once {
     fn from(intent: Intent) -> Self {
-        Self(Name::Intent(intent))
+        Self(SendIdentity::Intent(intent))
     }
 }
 
-pub(crate) fn nameless() -> Error {
-    Error::here(
+pub(crate) fn missing_key() -> Error {
+    Error::local(
         "key_required",
         "neither an intent nor a key names this mail",
         "Pass an intent, or a key, or Once::without_key() if a second mail does no harm.",
@@ -76,13 +78,13 @@ impl Intent {
         Self { kind: kind.into(), entity: entity.into(), ..Self::default() }
     }
 
-    /// One more when the same thing is told again on purpose.
+    /// Increase it to send about the same thing again on purpose; 1 by default.
     #[must_use]
     pub fn version(self, version: u32) -> Self {
         Self { version: Some(version), ..self }
     }
 
-    /// The day, week or run of a mail that recurs.
+    /// The day, week or run of a recurring email.
     #[must_use]
     pub fn period(self, period: impl Into<String>) -> Self {
         Self { period: Some(period.into()), ..self }
@@ -90,7 +92,7 @@ impl Intent {
 }
 
 impl Mail {
-    /// A mail from somebody to somebody: one address, or several.
+    /// An email to one or several addresses.
     pub fn new(from: impl Into<String>, to: impl Into<Addresses>) -> Self {
         Self { from: from.into(), to: to.into(), ..Self::default() }
     }
@@ -115,19 +117,19 @@ impl Mail {
 }
 
 impl Reply {
-    /// An answer in plain text.
+    /// A plain text reply.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: Some(text.into()), ..Self::default() }
     }
 
-    /// With the lease under which it is given.
+    /// Adds the token of the lease under which the reply is sent.
     #[must_use]
     pub fn lease(self, token: impl Into<String>) -> Self {
         Self { lease: Some(token.into()), ..self }
     }
 }
 
-/// Mails of one batch, with what names them.
+/// The emails of one batch, with their key or intents.
 #[derive(Clone, Debug)]
 pub struct Mails {
     pub(crate) items: Vec<Item>,
@@ -135,7 +137,7 @@ pub struct Mails {
     pub(crate) repeat: bool,
 }
 
-/// A mail of a batch, with or without an intent of its own.
+/// An email of a batch, with or without its own intent.
 #[derive(Clone, Debug)]
 pub struct Item {
     pub(crate) mail: Mail,
@@ -155,25 +157,25 @@ impl From<(Mail, Intent)> for Item {
 }
 
 impl Mails {
-    /// All under one key: each is sent once, also when the batch is repeated.
+    /// A batch under one idempotency key: each email is sent once, even if the batch is retried.
     pub fn keyed(key: impl Into<String>, mails: impl IntoIterator<Item = impl Into<Item>>) -> Self {
         Self { items: mails.into_iter().map(Into::into).collect(), key: Some(key.into()), repeat: true }
     }
 
-    /// Each under its own intent.
+    /// A batch in which each email has its own intent.
     pub fn intents(mails: impl IntoIterator<Item = (Mail, Intent)>) -> Self {
         Self { items: mails.into_iter().map(Into::into).collect(), key: None, repeat: true }
     }
 
-    /// The way out, as for one mail.
+    /// A batch without idempotency; see [`Once::without_key`].
     pub fn without_key(mails: impl IntoIterator<Item = Mail>) -> Self {
         Self { items: mails.into_iter().map(Into::into).collect(), key: None, repeat: false }
     }
 
-    /// For callers who learn only at run time what names the mails. `key_required` when one has no name.
-    pub fn given(items: Vec<Item>, key: Option<String>) -> Result<Self, Error> {
+    /// For callers that know only at run time what identifies the emails. `key_required` if one has neither intent nor key.
+    pub fn from_parts(items: Vec<Item>, key: Option<String>) -> Result<Self, Error> {
         if key.is_none() && items.iter().any(|item| item.intent.is_none()) {
-            return Err(nameless());
+            return Err(missing_key());
         }
         Ok(Self { items, key, repeat: true })
     }
@@ -181,19 +183,19 @@ impl Mails {
 
 impl Item {
     pub(crate) fn body(&self) -> Result<Value, Error> {
-        let unwritable = |error: serde_json::Error| {
-            Error::here("invalid_field", format!("the mail cannot be written as JSON: {error}"), "Mend the mail.")
+        let not_serializable = |error: serde_json::Error| {
+            Error::local("invalid_field", format!("the mail cannot be written as JSON: {error}"), "Mend the mail.")
         };
-        let mut body = serde_json::to_value(&self.mail).map_err(unwritable)?;
+        let mut body = serde_json::to_value(&self.mail).map_err(not_serializable)?;
         if let Some(intent) = &self.intent {
-            body["intent"] = serde_json::to_value(intent).map_err(unwritable)?;
+            body["intent"] = serde_json::to_value(intent).map_err(not_serializable)?;
         }
         Ok(body)
     }
 }
 
 impl Addresses {
-    /// As a list, whichever it is.
+    /// The addresses as a list.
     pub fn as_slice(&self) -> &[String] {
         match self {
             Self::Text(one) => std::slice::from_ref(one),

@@ -5,14 +5,14 @@ use std::{collections::VecDeque, pin::Pin};
 
 use crate::error::Error;
 
-/// Which page of a list that has no filters.
+/// A page of a list without filters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PageQuery {
-    /// At most so many.
+    /// Most items to return.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// The `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
@@ -42,7 +42,7 @@ impl<T> Each<T> {
         Self { page, waiting: VecDeque::new(), cursor, over: false }
     }
 
-    /// The next item; `None` at the end of the last page. After an error the same page is asked for again.
+    /// The next item; `None` at the end of the last page. After an error, calling it again fetches the same page.
     pub async fn next(&mut self) -> Result<Option<T>, Error> {
         loop {
             if let Some(item) = self.waiting.pop_front() {
@@ -58,7 +58,7 @@ impl<T> Each<T> {
         }
     }
 
-    /// All that are left.
+    /// Collects the remaining items.
     pub async fn all(mut self) -> Result<Vec<T>, Error> {
         let mut all = Vec::new();
         while let Some(item) = self.next().await? {

@@ -1,5 +1,5 @@
-//! A server in memory for your tests: it accepts like mailonce, remembers what would have gone out, and can lose an answer
-//! after the commit. sdks/contract/behaviour.json holds it to what the real one does.
+//! An in-memory server for your tests. It accepts emails like mailonce, records what would have been sent, and can lose a
+//! response after the commit. sdks/contract/behaviour.json compares it with the real server.
 //!
 //! ```ignore
 //! let double = Double::new();
@@ -15,64 +15,64 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{
     Builder, Client,
-    call::{Made, Opened, Wire},
-    double::Desk,
-    http::{Answer, Request, Trouble},
+    call::{BoxedFuture, StreamOpening, Wire},
+    double::FakeServer,
+    http::{Answer, Request, RequestError},
 };
 
-/// A mail that would have gone out.
+/// An email that would have been sent.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Gone {
+pub struct SentMail {
     /// Its id.
     pub id: String,
-    /// The key that it was accepted under.
+    /// Its idempotency key.
     pub key: Option<String>,
-    /// The message it answers.
+    /// The message that it replies to.
     pub reply_to_message: Option<String>,
     /// The `call_id` that it was sent with.
     pub call: Option<String>,
-    /// What was sent, in the words of the wire.
+    /// The body of the call, as JSON.
     pub body: Value,
 }
 
-/// What may arrive.
+/// A message for [`Double::receive`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// The inbox; made if it is not there.
+    /// The inbox; created if it does not exist.
     pub to: String,
-    /// `ann@example.com` unless you say so.
+    /// The sender; `ann@example.com` by default.
     pub from: Option<String>,
     /// The subject.
     pub subject: String,
     /// The text.
     pub text: String,
-    /// A one-time code that was found in it.
+    /// A one-time code that it contains.
     pub code: Option<String>,
 }
 
-/// Which mails are counted. What is left out is not looked at.
+/// A filter for sent emails. Fields that are `None` match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Like {
-    /// The key it was accepted under.
+    /// The idempotency key.
     pub key: Option<String>,
-    /// Somebody whom it is for.
+    /// One of its recipients.
     pub to: Option<String>,
     /// The type of its intent.
     pub kind: Option<String>,
     /// The entity of its intent.
     pub entity: Option<String>,
-    /// The message it answers.
+    /// The message that it replies to.
     pub reply_to_message: Option<String>,
 }
 
-/// A server in memory. Clones are the same server.
+/// An in-memory server. Clones share their state.
 #[derive(Clone, Default)]
-pub struct Double(Arc<Mutex<Inside>>);
+pub struct Double(Arc<Mutex<State>>);
 
 #[derive(Default)]
-struct Inside {
-    desk: Desk,
+struct State {
+    server: FakeServer,
     calls: u64,
     lose: u64,
     refuse: u64,
@@ -80,61 +80,61 @@ struct Inside {
 
 impl std::fmt::Debug for Double {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let inside = self.inside();
+        let state = self.state();
         f.debug_struct("Double")
-            .field("calls", &inside.calls)
-            .field("mails", &inside.desk.mails.len())
+            .field("calls", &state.calls)
+            .field("mails", &state.server.mails.len())
             .finish_non_exhaustive()
     }
 }
 
 impl Double {
-    /// An empty one.
+    /// An empty server.
     pub fn new() -> Self {
         Self::default()
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client of this server. It makes no pauses between its tries, and 4 retries.
+    /// A client for this server, with 4 retries and no pauses between tries.
     pub fn client(&self) -> Client {
         self.client_with(Client::builder().max_retries(4))
     }
 
-    /// A client with settings of its own.
+    /// Configures a client.
     pub fn client_with(&self, builder: Builder) -> Client {
         builder.backoff(std::time::Duration::ZERO).over(Arc::new(self.clone()), "double".to_owned())
     }
 
-    /// Every mail that would have gone out, in order.
-    pub fn mails(&self) -> Vec<Gone> {
-        self.inside().desk.mails.clone()
+    /// All emails that would have been sent, in order.
+    pub fn mails(&self) -> Vec<SentMail> {
+        self.state().server.mails.clone()
     }
 
-    /// How many calls came.
+    /// Number of calls received.
     pub fn calls(&self) -> u64 {
-        self.inside().calls
+        self.state().calls
     }
 
-    /// The next `count` calls are committed, and their answers are lost.
+    /// Commits the next `count` calls but loses their responses.
     pub fn lose_answers(&self, count: u64) -> &Self {
-        self.inside().lose = count;
+        self.state().lose = count;
         self
     }
 
-    /// The next `count` calls are answered 503, before anything is committed.
+    /// Answers the next `count` calls with 503, before anything is committed.
     pub fn refuse(&self, count: u64) -> &Self {
-        self.inside().refuse = count;
+        self.state().refuse = count;
         self
     }
 
-    /// Runs `work` as if its process died after the commit: no answer ever comes.
+    /// Runs `work` as if its process died after the commit: it never gets a response.
     ///
     /// # Panics
     ///
-    /// If `work` ends well, since then it did not notice.
+    /// If `work` succeeds, because it ignored the missing responses.
     pub async fn crash<T, E>(&self, work: impl Future<Output = Result<T, E>>) {
         self.lose_answers(u64::MAX);
         let ended = work.await;
@@ -142,26 +142,26 @@ impl Double {
         assert!(ended.is_err(), "the work ended well although no call was answered");
     }
 
-    /// Lets a mail arrive; answers the message's id.
+    /// Delivers a message and returns its id.
     pub fn receive(&self, mail: Arrival) -> String {
-        self.inside().desk.receive(mail)
+        self.state().server.receive(mail)
     }
 
-    fn answered(&self, request: &Request) -> Result<Answer, Trouble> {
-        let mut inside = self.inside();
-        inside.calls += 1;
-        if inside.refuse > 0 {
-            inside.refuse -= 1;
+    fn respond(&self, request: &Request) -> Result<Answer, RequestError> {
+        let mut state = self.state();
+        state.calls += 1;
+        if state.refuse > 0 {
+            state.refuse -= 1;
             let problem = json!({
                 "status": 503, "code": "unavailable", "detail": "the ledger could not answer", "retry": "same",
                 "next": "Send the same call again with the same key.",
             });
             return Ok(answer(503, &problem));
         }
-        let (status, body) = inside.desk.act(request).unwrap_or_else(|refused| refused);
-        if inside.lose > 0 {
-            inside.lose -= 1;
-            return Err(Trouble::Lost("the answer was lost".to_owned()));
+        let (status, body) = state.server.act(request).unwrap_or_else(|refused| refused);
+        if state.lose > 0 {
+            state.lose -= 1;
+            return Err(RequestError::Lost("the answer was lost".to_owned()));
         }
         Ok(answer(status, &body))
     }
@@ -172,12 +172,12 @@ impl Wire for Double {
         "http://double.mailonce.test"
     }
 
-    fn ask<'a>(&'a self, request: &'a Request, _fresh: bool) -> Made<'a, Result<Answer, Trouble>> {
-        Box::pin(async move { self.answered(request) })
+    fn call<'a>(&'a self, request: &'a Request, _fresh: bool) -> BoxedFuture<'a, Result<Answer, RequestError>> {
+        Box::pin(async move { self.respond(request) })
     }
 
-    fn follow<'a>(&'a self, request: &'a Request) -> Made<'a, Result<Opened, Trouble>> {
-        Box::pin(async move { self.answered(request).map(Opened::Refused) })
+    fn open_stream<'a>(&'a self, request: &'a Request) -> BoxedFuture<'a, Result<StreamOpening, RequestError>> {
+        Box::pin(async move { self.respond(request).map(StreamOpening::Refused) })
     }
 }
 
@@ -186,11 +186,11 @@ fn answer(status: u16, body: &Value) -> Answer {
     Answer { status, headers: HeaderMap::new(), body }
 }
 
-/// Fails unless exactly one mail that fits went out. With an empty `like`, exactly one mail at all.
+/// Fails unless exactly one email that matches was sent. An empty `like` matches every email.
 ///
 /// # Panics
 ///
-/// If there is none or more than one; the message lists what went out.
+/// If none or more than one was sent; the message lists the emails.
 #[track_caller]
 #[expect(clippy::panic, reason = "this is how a test fails")]
 pub fn expect_sent_once(double: &Double, like: &Like) {
@@ -199,13 +199,13 @@ pub fn expect_sent_once(double: &Double, like: &Like) {
     if found == 1 {
         return;
     }
-    let said: Vec<String> = mails.iter().map(Gone::line).collect();
+    let lines: Vec<String> = mails.iter().map(SentMail::line).collect();
     let calls = double.calls();
-    panic!("{found} mails went out, wanted 1; {calls} calls came, and these went out:\n{}", said.join("\n"));
+    panic!("{found} mails went out, wanted 1; {calls} calls came, and these went out:\n{}", lines.join("\n"));
 }
 
 impl Like {
-    fn fits(&self, mail: &Gone) -> bool {
+    fn fits(&self, mail: &SentMail) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|one| found == Some(one));
         let intent = |name: &str| mail.body["intent"][name].as_str();
         is(&self.key, mail.key.as_deref())
@@ -216,8 +216,8 @@ impl Like {
     }
 }
 
-impl Gone {
-    /// Whom it is for.
+impl SentMail {
+    /// Its recipients.
     pub fn to(&self) -> Vec<&str> {
         crate::double::texts(&self.body["to"])
     }

@@ -1,21 +1,21 @@
-//! Threads, and the right to be the one who works on them.
+//! Threads, and leases on them.
 
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    call::{Call, Caller, Naming, Parts, at},
+    call::{Call, Caller, Idempotency, Parts, at},
     error::Error,
     lease::HeldLease,
     page::Each,
     wire::{Lease, NewLease, ReleaseLease, Thread, ThreadPage, ThreadPatch},
 };
 
-/// Seconds that a lease lasts between two renewals, unless its caller says so.
-const USUAL_TTL_S: u32 = 60;
+/// Default lease duration in seconds; the lease is renewed meanwhile.
+const DEFAULT_TTL_S: u32 = 60;
 
-/// Which threads.
+/// Filters for threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the names of the query say what they are")]
@@ -32,7 +32,7 @@ pub struct ThreadQuery {
     pub handled: Option<bool>,
 }
 
-/// Threads of the server.
+/// Calls for threads.
 #[derive(Clone)]
 pub struct Threads {
     caller: Arc<Caller>,
@@ -43,12 +43,12 @@ impl Threads {
         Self { caller: Arc::clone(caller) }
     }
 
-    /// One thread with what was said in it.
+    /// Returns a thread with its messages and emails.
     pub fn get(&self, id: &str) -> Call<Thread> {
         Call::new(&self.caller, at(id).map(|id| Parts::get(format!("/v1/threads/{id}"))))
     }
 
-    /// A page of threads, those with the latest news first.
+    /// A page of threads, the most recently active first.
     pub fn list(&self, query: &ThreadQuery) -> Call<ThreadPage> {
         Call::new(&self.caller, Parts::get("/v1/threads".to_owned()).query(query))
     }
@@ -62,41 +62,41 @@ impl Threads {
         })
     }
 
-    /// Changes what is given.
+    /// Changes the given fields.
     pub fn update(&self, id: &str, body: &ThreadPatch) -> Call<Thread> {
-        let parts =
-            at(id).and_then(|id| Parts::new(Method::PATCH, format!("/v1/threads/{id}"), Naming::Nature).body(body));
+        let parts = at(id)
+            .and_then(|id| Parts::new(Method::PATCH, format!("/v1/threads/{id}"), Idempotency::Inherent).body(body));
         Call::new(&self.caller, parts)
     }
 
-    /// Takes a thread and keeps it until `release`: the lease is renewed by itself. `leased` while another has it.
+    /// Leases a thread and renews the lease until `release`. Fails with `leased` while another worker holds it.
     pub async fn lease(&self, id: &str, body: NewLease) -> Result<HeldLease, Error> {
         let path = format!("/v1/threads/{}/lease", at(id)?);
-        let ttl_s = body.ttl_s.unwrap_or(USUAL_TTL_S);
-        let asked = NewLease { ttl_s: Some(ttl_s), token: None, ..body };
-        let lease = self.ask(&path, &asked).await?;
+        let ttl_s = body.ttl_s.unwrap_or(DEFAULT_TTL_S);
+        let request = NewLease { ttl_s: Some(ttl_s), token: None, ..body };
+        let lease = self.request_lease(&path, &request).await?;
         let token = lease.token.clone();
-        let (threads, again) = (self.clone(), NewLease { token: Some(token.clone()), ..asked });
+        let (threads, again) = (self.clone(), NewLease { token: Some(token.clone()), ..request });
         let (caller, back) = (Arc::clone(&self.caller), path.clone());
         let renew = move || {
-            let call = threads.ask(&path, &again).max_retries(crate::lease::RENEWAL_RETRIES);
-            Box::pin(async move { call.await.map(Some) }) as crate::lease::Renewal
+            let call = threads.request_lease(&path, &again).max_retries(crate::lease::RENEWAL_RETRIES);
+            Box::pin(async move { call.await.map(Some) }) as crate::lease::RenewFuture
         };
         let release = move || {
-            let parts = Parts::new(Method::DELETE, back, Naming::Nature)
+            let parts = Parts::new(Method::DELETE, back, Idempotency::Inherent)
                 .body(&ReleaseLease { token: Some(token), force: None });
             let call = Call::reading(&caller, parts, |_| Some(()));
-            Box::pin(async move { call.await }) as crate::lease::GivingBack
+            Box::pin(async move { call.await }) as crate::lease::ReleaseFuture
         };
         Ok(HeldLease::new(lease, Duration::from_secs(ttl_s.into()), renew, release))
     }
 
-    fn ask(&self, path: &str, body: &NewLease) -> Call<Lease> {
-        Call::new(&self.caller, Parts::post(path.to_owned(), Naming::Mint).body(body))
+    fn request_lease(&self, path: &str, body: &NewLease) -> Call<Lease> {
+        Call::new(&self.caller, Parts::post(path.to_owned(), Idempotency::RandomKey).body(body))
     }
 
-    /// Works on a thread as the only one, and gives it back however the work ends. The work's own error is the one that is
-    /// told; a lease that could not be given back after it lapses by itself.
+    /// Runs `work` while holding the lease of a thread, then releases it. An error of `work` is returned even if the release
+    /// fails too; the lease then expires.
     pub async fn with_lease<T, E: From<Error>>(
         &self,
         id: &str,

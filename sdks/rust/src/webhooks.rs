@@ -1,4 +1,4 @@
-//! Webhooks: receivers of events, and the proof that a request comes from the server (Standard Webhooks).
+//! Webhook endpoints, and verification of webhook signatures (Standard Webhooks).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -12,7 +12,7 @@ use std::{
 use subtle::ConstantTimeEq as _;
 
 use crate::{
-    call::{Call, Caller, Naming, Parts, at},
+    call::{Call, Caller, Idempotency, Parts, at},
     error::Error,
     page::PageQuery,
     wire::{
@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// How old or early a request may be.
+/// Most time between a webhook's timestamp and now.
 const TOLERANCE: Duration = Duration::from_mins(5);
 
-/// Whether a request comes from mailonce: its event if so, `bad_signature` if not. Pass the body as it came, not JSON that
-/// was read and written again. A notice may come twice: remember the header `webhook-id`.
+/// Verifies a webhook and returns its event; fails with `bad_signature`. Pass the body as received, not JSON that was
+/// parsed and serialized again. A webhook may arrive twice: deduplicate by the header `webhook-id`.
 pub fn verify_webhook<N: AsRef<str>, V: AsRef<[u8]>>(
     body: &[u8],
     headers: impl IntoIterator<Item = (N, V)>,
@@ -34,7 +34,7 @@ pub fn verify_webhook<N: AsRef<str>, V: AsRef<[u8]>>(
     Verifier::new([secret])?.verify(body, headers)
 }
 
-/// Secrets of an endpoint, several while one is rotated.
+/// Verifies webhooks with the secrets of an endpoint; it has several during a rotation.
 #[derive(Clone)]
 pub struct Verifier {
     secrets: Vec<Vec<u8>>,
@@ -43,13 +43,13 @@ pub struct Verifier {
 
 impl std::fmt::Debug for Verifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Secrets are nobody's business.
+        // Never print the secrets.
         f.debug_struct("Verifier").field("secrets", &self.secrets.len()).finish_non_exhaustive()
     }
 }
 
 impl Verifier {
-    /// Takes secrets as they were shown when the endpoint was made: `whsec_…`.
+    /// A verifier for secrets as the API returned them: `whsec_…`.
     pub fn new<S: AsRef<str>>(secrets: impl IntoIterator<Item = S>) -> Result<Self, Error> {
         let bytes = |secret: S| {
             let text = secret.as_ref();
@@ -59,13 +59,13 @@ impl Verifier {
         Ok(Self { secrets: secrets.into_iter().map(bytes).collect::<Result<_, _>>()?, tolerance: TOLERANCE })
     }
 
-    /// How old or early a request may be; five minutes by default.
+    /// Most time between a webhook's timestamp and now; five minutes by default.
     #[must_use]
     pub fn tolerance(self, tolerance: Duration) -> Self {
         Self { tolerance, ..self }
     }
 
-    /// Whether a request that came now is believed.
+    /// Verifies a webhook that was received now.
     pub fn verify<N: AsRef<str>, V: AsRef<[u8]>>(
         &self,
         body: &[u8],
@@ -74,31 +74,31 @@ impl Verifier {
         self.verify_at(body, headers, SystemTime::now())
     }
 
-    /// Whether a request that came then is believed.
+    /// Verifies a webhook that was received at `now`.
     pub fn verify_at<N: AsRef<str>, V: AsRef<[u8]>>(
         &self,
         body: &[u8],
         headers: impl IntoIterator<Item = (N, V)>,
         now: SystemTime,
     ) -> Result<Event, Error> {
-        let said = Said::read(headers);
-        let time: u64 = match said.time.parse() {
-            Ok(time) if !said.id.is_empty() && said.time.bytes().all(|byte| byte.is_ascii_digit()) => time,
+        let headers = SignatureHeaders::read(headers);
+        let time: u64 = match headers.time.parse() {
+            Ok(time) if !headers.id.is_empty() && headers.time.bytes().all(|byte| byte.is_ascii_digit()) => time,
             _ => return Err(forged("the headers of a notice are missing")),
         };
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         if now.abs_diff(time) > self.tolerance.as_secs() {
             return Err(forged("the timestamp is too far from now"));
         }
-        let theirs: Vec<&str> = said.signature.split(' ').filter_map(|part| part.strip_prefix("v1,")).collect();
+        let received: Vec<&str> = headers.signature.split(' ').filter_map(|part| part.strip_prefix("v1,")).collect();
         for secret in &self.secrets {
             let mut mac = Hmac::<Sha256>::new_from_slice(secret)
                 .map_err(|_length| Error::invalid("secret", "cannot be a key"))?;
-            mac.update(format!("{}.{}.", said.id, said.time).as_bytes());
+            mac.update(format!("{}.{}.", headers.id, headers.time).as_bytes());
             mac.update(body);
-            let ours = STANDARD.encode(mac.finalize().into_bytes());
-            // Takes as long for the first difference as for the last.
-            if theirs.iter().any(|their| bool::from(their.as_bytes().ct_eq(ours.as_bytes()))) {
+            let expected = STANDARD.encode(mac.finalize().into_bytes());
+            // Constant time, so that the response time does not reveal the signature.
+            if received.iter().any(|candidate| bool::from(candidate.as_bytes().ct_eq(expected.as_bytes()))) {
                 return event(body).map_err(|error| forged(&format!("it is no event: {error}")));
             }
         }
@@ -106,7 +106,7 @@ impl Verifier {
     }
 }
 
-/// The event of a notice. A test is no event of the ledger and has no place there, which the wire says by `null`.
+/// The event in a webhook. A test webhook is not stored as an event, so its `cursor` is `null`.
 fn event(body: &[u8]) -> Result<Event, serde_json::Error> {
     let mut members: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body)?;
     members.retain(|_, value| !value.is_null());
@@ -115,46 +115,46 @@ fn event(body: &[u8]) -> Result<Event, serde_json::Error> {
 }
 
 fn forged(detail: &str) -> Error {
-    Error::here("bad_signature", detail, "Answer 401 and do not act on it.").with_status(401)
+    Error::local("bad_signature", detail, "Answer 401 and do not act on it.").with_status(401)
 }
 
-/// What the headers of a request say, ours before those of the older name.
+/// The signature headers of a webhook. `webhook-*` takes precedence over the older `svix-*`.
 #[derive(Default)]
-struct Said {
+struct SignatureHeaders {
     id: String,
     time: String,
     signature: String,
 }
 
-impl Said {
+impl SignatureHeaders {
     fn read<N: AsRef<str>, V: AsRef<[u8]>>(headers: impl IntoIterator<Item = (N, V)>) -> Self {
-        let (mut ours, mut older) = (Self::default(), Self::default());
+        let (mut standard, mut svix) = (Self::default(), Self::default());
         for (name, value) in headers {
             let name = name.as_ref().to_ascii_lowercase();
             let value = String::from_utf8_lossy(value.as_ref()).into_owned();
-            let (said, part) = match (name.strip_prefix("webhook-"), name.strip_prefix("svix-")) {
-                (Some(part), _) => (&mut ours, part),
-                (_, Some(part)) => (&mut older, part),
+            let (headers, part) = match (name.strip_prefix("webhook-"), name.strip_prefix("svix-")) {
+                (Some(part), _) => (&mut standard, part),
+                (_, Some(part)) => (&mut svix, part),
                 _ => continue,
             };
             match part {
-                "id" => said.id = value,
-                "timestamp" => said.time = value,
-                "signature" if said.signature.is_empty() => said.signature = value,
-                "signature" => said.signature = format!("{} {value}", said.signature),
+                "id" => headers.id = value,
+                "timestamp" => headers.time = value,
+                "signature" if headers.signature.is_empty() => headers.signature = value,
+                "signature" => headers.signature = format!("{} {value}", headers.signature),
                 _ => {}
             }
         }
         let or = |one: String, other: String| if one.is_empty() { other } else { one };
         Self {
-            id: or(ours.id, older.id),
-            time: or(ours.time, older.time),
-            signature: or(ours.signature, older.signature),
+            id: or(standard.id, svix.id),
+            time: or(standard.time, svix.time),
+            signature: or(standard.signature, svix.signature),
         }
     }
 }
 
-/// Which notices of an endpoint.
+/// Filters for the notices of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the names of the query say what they are")]
@@ -171,7 +171,7 @@ pub struct NoticeQuery {
     pub cursor: Option<String>,
 }
 
-/// Endpoints of the server.
+/// Calls for webhook endpoints.
 #[derive(Clone)]
 pub struct Webhooks {
     caller: Arc<Caller>,
@@ -187,15 +187,15 @@ impl Webhooks {
     }
 
     fn posted(id: &str, verb: &str) -> Result<Parts, Error> {
-        Ok(Parts::post(Self::path(id, verb)?, Naming::Mint))
+        Ok(Parts::post(Self::path(id, verb)?, Idempotency::RandomKey))
     }
 
-    /// Makes an endpoint; `secret` is shown this once.
+    /// Creates an endpoint. Only this response contains `secret`.
     pub fn create(&self, body: &NewEndpoint) -> Call<Endpoint> {
-        Call::new(&self.caller, Parts::post("/v1/endpoints".to_owned(), Naming::Mint).body(body))
+        Call::new(&self.caller, Parts::post("/v1/endpoints".to_owned(), Idempotency::RandomKey).body(body))
     }
 
-    /// One endpoint.
+    /// Returns an endpoint.
     pub fn get(&self, id: &str) -> Call<Endpoint> {
         Call::new(&self.caller, Self::path(id, "").map(Parts::get))
     }
@@ -205,52 +205,52 @@ impl Webhooks {
         Call::new(&self.caller, Parts::get("/v1/endpoints".to_owned()).query(query))
     }
 
-    /// Changes what is given.
+    /// Changes the given fields.
     pub fn update(&self, id: &str, body: &EndpointPatch) -> Call<Endpoint> {
         let path = Self::path(id, "");
-        Call::new(&self.caller, path.and_then(|path| Parts::new(Method::PATCH, path, Naming::Nature).body(body)))
+        Call::new(&self.caller, path.and_then(|path| Parts::new(Method::PATCH, path, Idempotency::Inherent).body(body)))
     }
 
-    /// Removes it.
+    /// Deletes an endpoint.
     pub fn delete(&self, id: &str) -> Call<Endpoint> {
         let path = Self::path(id, "");
-        Call::new(&self.caller, path.map(|path| Parts::new(Method::DELETE, path, Naming::Nature)))
+        Call::new(&self.caller, path.map(|path| Parts::new(Method::DELETE, path, Idempotency::Inherent)))
     }
 
-    /// Another secret; those before sign beside it for `previous_secret_ttl`.
+    /// Creates a new secret. Earlier secrets keep signing for `previous_secret_ttl`.
     pub fn rotate(&self, id: &str, body: &RotateEndpoint) -> Call<Endpoint> {
         Call::new(&self.caller, Self::posted(id, "/rotate").and_then(|parts| parts.body(body)))
     }
 
-    /// Holds its notices back.
+    /// Pauses delivery to an endpoint.
     pub fn pause(&self, id: &str) -> Call<Endpoint> {
         Call::new(&self.caller, Self::posted(id, "/pause"))
     }
 
-    /// Lets them go again.
+    /// Resumes delivery to an endpoint.
     pub fn resume(&self, id: &str) -> Call<Endpoint> {
         Call::new(&self.caller, Self::posted(id, "/resume"))
     }
 
-    /// Tells it something now.
+    /// Sends a test webhook now.
     pub fn test(&self, id: &str) -> Call<EndpointTest> {
         Call::new(&self.caller, Self::posted(id, "/test"))
     }
 
-    /// Tells again what failed since then.
+    /// Resends the notices that failed since a given time.
     pub fn recover(&self, id: &str, body: &Recover) -> Call<Recovery> {
         Call::new(&self.caller, Self::posted(id, "/recover").and_then(|parts| parts.body(body)))
     }
 
-    /// A page of what is owed to it.
+    /// A page of the notices to an endpoint.
     pub fn notices(&self, id: &str, query: &NoticeQuery) -> Call<NoticePage> {
         let path = Self::path(id, "/notices");
         Call::new(&self.caller, path.and_then(|path| Parts::get(path).query(query)))
     }
 
-    /// Tells one notice again.
+    /// Sends one notice again.
     pub fn replay(&self, notice: &str) -> Call<Notice> {
-        let parts = at(notice).map(|id| Parts::post(format!("/v1/notices/{id}/replay"), Naming::Mint));
+        let parts = at(notice).map(|id| Parts::post(format!("/v1/notices/{id}/replay"), Idempotency::RandomKey));
         Call::new(&self.caller, parts)
     }
 }

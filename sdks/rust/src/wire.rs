@@ -1,12 +1,12 @@
-//! The shapes of the wire, from openapi.json by sdks/generate. Do not edit.
+//! The types of the API, generated from openapi.json by sdks/generate. Do not edit.
 
-#![expect(missing_docs, reason = "what has no sentence in the document says what it is by its name")]
+#![expect(missing_docs, reason = "not every property has a description in openapi.json")]
 
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
-/// Tells `null`, which takes away, from what is absent and stays.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+/// Distinguishes `null`, which clears a field, from an absent field, which stays unchanged.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
     Option::<T>::deserialize(from).map(Some)
 }
 
@@ -537,24 +537,24 @@ pub struct EndpointPage {
 /// Settings of an endpoint to change. Absent fields keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndpointPatch {
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub description: Option<Option<String>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub events: Option<Option<Vec<String>>>,
     /// Replaces all custom headers.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub headers: Option<Option<BTreeMap<String, String>>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub inboxes: Option<Option<Vec<String>>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub include_text: Option<Option<bool>>,
     /// Rate limit in requests per second; `null` removes it.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<Option<u32>>,
     /// The `rev` that you read. If it is set, the call is refused when the endpoint has changed since.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub rev: Option<Option<u32>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub url: Option<Option<String>>,
 }
 
@@ -735,27 +735,27 @@ pub struct InboxPage {
 /// Fields of an inbox to change. Absent fields keep their value; `null` removes a value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InboxPatch {
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub agent: Option<Option<String>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub allowed_link_domains: Option<Option<Vec<String>>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub caps: Option<Option<Caps>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub catch_all: Option<Option<bool>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub mark_auto_submitted: Option<Option<bool>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Option<BTreeMap<String, String>>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub name: Option<Option<String>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub reply_to_likely_automatic: Option<Option<bool>>,
     /// The `rev` that you read. If it is set, the call is refused when the inbox has changed since.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub rev: Option<Option<u32>>,
     /// New lifetime from now, such as `30m` or `24h`. `0s` expires the inbox now; `null` makes it permanent.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Option<String>>,
 }
 
@@ -1667,10 +1667,10 @@ pub struct ThreadPage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadPatch {
     /// Whether the thread is handled: nothing is left to do.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub handled: Option<Option<bool>>,
     /// Replaces all labels.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub labels: Option<Option<Vec<String>>>,
 }
 

@@ -1,35 +1,35 @@
-// One call: the same bytes under the same key until there is an answer, within limits of time and tries.
+// One call: retries the same bytes with the same idempotency key until there is a response, up to a number of tries.
 
 import { aborted, MailonceError, noAnswer, refusal } from "./error.js";
 import { checkKey } from "./key.js";
 
-/** How the client behaves. */
+/** Configuration of the client. */
 export interface ClientOptions {
   /** `MAILONCE_URL` by default, else `http://127.0.0.1:6245`. */
   baseUrl?: string;
   /** `MAILONCE_API_KEY` by default. */
   apiKey?: string;
   /**
-   * How often a call is made again when it was not answered; 12 by default. With the usual `backoffMs` that is 32 to 64
+   * How often a call is retried when it was not answered; 12 by default. With the default `backoffMs` that is 32 to 64
    * seconds of pauses, enough for a restart of the server.
    */
   maxRetries?: number;
-  /** How long one try may take; 10,000 by default. What the server is asked to hold comes on top. */
+  /** Timeout of one try; 10,000 by default. The time that the server is asked to wait is added. */
   timeoutMs?: number;
-  /** The pause before the first repeat, doubled for each further one up to 8 s; 250 by default. A random part of up to half is left out. */
+  /** The pause before the first retry, doubled for each further one up to 8 s; 250 by default. A random part of up to half is left out. */
   backoffMs?: number;
   fetch?: typeof fetch;
 }
 
-/** What every call takes besides what it says. */
+/** Options that every call takes. */
 export interface CallOptions {
-  /** Ends the call with the error `aborted`. It may have arrived all the same: the same key finds out. */
+  /** Ends the call with the error `aborted`. The server may have received it; a retry with the same key tells. */
   signal?: AbortSignal | undefined;
   timeoutMs?: number | undefined;
   maxRetries?: number | undefined;
-  /** The name of this wish. Calls other than sends get one of their own, so that their repeats are safe. */
+  /** The idempotency key of this call. Calls other than sends get a random one, so that their retries are safe. */
   idempotencyKey?: string | undefined;
-  /** The id that a framework gave this call. Told along for correlation; it decides nothing. */
+  /** The id that a framework gave this call. Only for correlation; it is not an idempotency key. */
   callId?: string | undefined;
 }
 
@@ -39,11 +39,11 @@ export interface Call {
   query?: object | undefined;
   body?: unknown;
   headers?: Record<string, string | undefined>;
-  /** Seconds that the server may hold the call. */
+  /** Seconds that the server may wait before it responds. */
   hold?: number | undefined;
-  /** What names this call when the caller does not: `mint` a key, or nothing (it is safe to repeat by nature). */
+  /** `true` adds a random idempotency key if the caller passes none. Other calls are idempotent without one. */
   name?: "mint" | "nothing";
-  /** A call that nothing names is made once: a repeat could do it twice. */
+  /** False for a send without an intent or a key: a retry could send twice. */
   repeat?: boolean;
 }
 
@@ -53,19 +53,19 @@ export interface Answer {
   bytes: Uint8Array;
 }
 
-/** Bytes, with what their sender says they are. */
+/** Bytes, with the content type that their sender declared. */
 export interface Download {
-  /** The type that was declared; never trust it. */
+  /** The declared content type; do not trust it. */
   contentType: string;
   content: Uint8Array;
 }
 
-const LONGEST_PAUSE = 8_000;
-/** A longer Retry-After is for the caller to wait. */
-const LONGEST_TOLD_PAUSE = 60_000;
+const MAX_PAUSE = 8_000;
+/** A longer Retry-After is returned to the caller as an error. */
+const MAX_RETRY_AFTER = 60_000;
 const VERSION = "0.1.0";
-/** The wire format that this SDK was made for. */
-const WIRE = "2026-11-15";
+/** The API version that this SDK was built for. */
+const API_VERSION = "2026-11-15";
 
 export class Caller {
   readonly baseUrl: string;
@@ -92,14 +92,14 @@ export class Caller {
     this.backoffMs = options.backoffMs ?? 250;
   }
 
-  /** Makes a call and reads its answer as JSON; `undefined` for 204. */
+  /** Makes a call and parses its response as JSON; `undefined` for 204. */
   async json<T>(call: Call, options: CallOptions = {}): Promise<T> {
     const read = (bytes: Uint8Array): unknown => JSON.parse(new TextDecoder().decode(bytes));
     const answer = await this.answer(call, options, read);
     return (answer.status === 204 ? undefined : read(answer.bytes)) as T;
   }
 
-  /** Makes a call whose answer is bytes. */
+  /** Makes a call whose response is bytes. */
   async download(path: string, options: CallOptions = {}): Promise<Download> {
     const answer = await this.answer({ method: "GET", path, headers: { Accept: "*/*" } }, options);
     return {
@@ -108,7 +108,7 @@ export class Caller {
     };
   }
 
-  /** Makes a call until it is answered. A success that `read` cannot read was cut on its way and is asked for again. */
+  /** Makes a call and retries it until there is a response. A success that `read` cannot parse was cut off, and is retried. */
   async answer(
     call: Call,
     options: CallOptions,
@@ -118,31 +118,31 @@ export class Caller {
     const tries = call.repeat === false ? 1 : 1 + (options.maxRetries ?? this.maxRetries);
     for (let tried = 1; ; tried++) {
       if (options.signal?.aborted) throw aborted(options.signal);
-      const told = await this.#once(request, call, options, read);
-      if (!(told instanceof Lost)) return told;
-      if (tried >= tries || !told.again) throw told.error;
-      await pause(told.pauseMs ?? this.backoff(tried), options.signal).catch(() => undefined); // the next round tells
+      const result = await this.#once(request, call, options, read);
+      if (!(result instanceof FailedTry)) return result;
+      if (tried >= tries || !result.mayRetry) throw result.error;
+      await pause(result.pauseMs ?? this.backoff(tried), options.signal).catch(() => undefined); // the next round throws
     }
   }
 
-  /** The request of a call. Its bytes are made once, so that every repeat is the same. */
+  /** The request of a call. It is serialized once, so that every retry has the same bytes. */
   request(call: Call, options: CallOptions): { url: string; init: RequestInit } {
     const headers: Record<string, string> = {
       Authorization: `Bearer ${this.#apiKey}`,
       Accept: "application/json",
       "Mailonce-Client": `typescript/${VERSION}`,
-      "Mailonce-Version": WIRE,
+      "Mailonce-Version": API_VERSION,
     };
     const key =
       options.idempotencyKey === undefined
         ? call.name === "mint"
-          ? minted()
+          ? randomKey()
           : undefined
         : checkKey(options.idempotencyKey);
     if (key !== undefined) headers["Idempotency-Key"] = key;
     if (options.callId !== undefined) headers["Mailonce-Call-Id"] = encodeURIComponent(options.callId).slice(0, 256);
     for (const [name, value] of Object.entries(call.headers ?? {})) if (value !== undefined) headers[name] = value;
-    // A redirect would turn a POST into something else, or show the API key to a stranger.
+    // A redirect could change a POST, or send the API key to another host.
     const init: RequestInit = { method: call.method, headers, redirect: "manual" };
     if (call.body !== undefined) {
       headers["Content-Type"] = "application/json";
@@ -151,7 +151,7 @@ export class Caller {
     return { url: this.baseUrl + call.path + search(call.query), init };
   }
 
-  /** Opens a stream, once. */
+  /** Opens a stream; one try. */
   async open(call: Call, signal: AbortSignal): Promise<Response> {
     const { url, init } = this.request(call, {});
     return this.#fetch(url, { ...init, signal });
@@ -162,14 +162,14 @@ export class Caller {
     call: Call,
     options: CallOptions,
     read: (bytes: Uint8Array) => unknown,
-  ): Promise<Answer | Lost> {
+  ): Promise<Answer | FailedTry> {
     const limit = (options.timeoutMs ?? this.timeoutMs) + (call.hold ?? 0) * 1000;
     const clock = deadline(limit, options.signal);
     try {
       const response = await this.#fetch(request.url, { ...request.init, signal: clock.signal });
       const bytes = new Uint8Array(await response.arrayBuffer());
       if (!response.ok)
-        return lost(
+        return failedTry(
           refusal(response.status, new TextDecoder().decode(bytes), request.url, this.baseUrl),
           response.headers,
         );
@@ -178,33 +178,33 @@ export class Caller {
     } catch (cause) {
       if (options.signal?.aborted) throw aborted(options.signal);
       const why = clock.signal.aborted ? `no answer within ${limit} ms` : "the connection gave no answer";
-      return new Lost(noAnswer(why, cause, request.url), true, undefined);
+      return new FailedTry(noAnswer(why, cause, request.url), true, undefined);
     } finally {
       clock.stop();
     }
   }
 
-  /** The pause before try `tried + 1`. Its random part keeps callers that failed together from coming back together. */
+  /** The pause before try `tried + 1`, with a random part so that callers that failed together do not retry together. */
   backoff(tried: number): number {
-    return (1 - Math.random() / 2) * Math.min(this.backoffMs * 2 ** (tried - 1), LONGEST_PAUSE);
+    return (1 - Math.random() / 2) * Math.min(this.backoffMs * 2 ** (tried - 1), MAX_PAUSE);
   }
 }
 
-/** A try that gave no success: whether another may follow, and after which pause. */
-class Lost {
+/** A failed try: whether the call may be retried, and after which pause. */
+class FailedTry {
   constructor(
     readonly error: MailonceError,
-    readonly again: boolean,
+    readonly mayRetry: boolean,
     readonly pauseMs: number | undefined,
   ) {}
 }
 
-function lost(error: MailonceError, headers: Headers): Lost {
+function failedTry(error: MailonceError, headers: Headers): FailedTry {
   const seconds = Number(headers.get("retry-after") ?? Number.NaN);
-  const told = Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : undefined;
-  // "later" is for the caller to decide, save where the server only asks for a slower pace.
-  const again = error.retry === "same" || error.status === 429;
-  return new Lost(error, again && (told ?? 0) <= LONGEST_TOLD_PAUSE, told);
+  const retryAfterMs = Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : undefined;
+  // `later` is for the caller to decide, except for a rate limit.
+  const mayRetry = error.retry === "same" || error.status === 429;
+  return new FailedTry(error, mayRetry && (retryAfterMs ?? 0) <= MAX_RETRY_AFTER, retryAfterMs);
 }
 
 /** A signal that fires after `ms`, or with `outer`. */
@@ -237,7 +237,7 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** A part of a path. */
+/** Percent-encodes an id for a path. */
 export function at(id: string): string {
   if (typeof id !== "string" || id === "" || id === "." || id === "..") {
     throw new MailonceError({ code: "invalid_field", detail: "an id is missing", next: "Pass the id of the thing." });
@@ -252,8 +252,8 @@ function search(query: object = {}): string {
     : "?" + new URLSearchParams(pairs.map(([name, value]) => [name, String(value)])).toString();
 }
 
-/** A name for one call of this process. It makes repeats of that call safe and nothing else, so no send gets one. */
-export function minted(): string {
+/** A random key for one call. It makes only the retries of that call safe, so no send gets one. */
+export function randomKey(): string {
   const random = (): string =>
     Math.floor(Math.random() * 2 ** 48)
       .toString(36)

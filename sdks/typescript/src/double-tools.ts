@@ -1,15 +1,15 @@
-// The tools of the server in memory: those that send, answer, read, wait and take. It holds no look-alikes.
+// The tools of the in-memory server: sending, replying, reading, waiting and consuming. It has no content guard.
 
 import { type Definition, TOOLS } from "./definitions.js";
-import type { Desk } from "./double.js";
-import { absent, type Body, found, Refused, refused } from "./double-words.js";
+import type { FakeServer } from "./double.js";
+import { unsupported, type Body, found, Refused, refused } from "./double-responses.js";
 
 type Call = (method: string, path: string, body?: Body) => Body | undefined;
 
-export function tool(desk: Desk, headers: Headers, message: Body): [number, unknown] {
+export function tool(server: FakeServer, headers: Headers, message: Body): [number, unknown] {
   const { name, arguments: given = {} } = message["params"] as { name: string; arguments?: Body };
   const call: Call = (method, path, body) =>
-    desk.act(method, new URL(`http://double/v1/${path}`), headers, body)[1] as Body | undefined;
+    server.act(method, new URL(`http://double/v1/${path}`), headers, body)[1] as Body | undefined;
   const [answer, isError] = answered(name, given, call);
   return [200, { jsonrpc: "2.0", id: message["id"], result: { structuredContent: answer, isError } }];
 }
@@ -56,7 +56,7 @@ function run(name: string, args: Body, call: Call): Body {
     return { status: "arrived", ...shown(arrived["message"] as Body), cursor: arrived["cursor"] };
   }
   if (name === "take_artifact" && message === undefined) return taken(args, inbox, call);
-  throw absent(`the tool ${name} with these arguments`);
+  throw unsupported(`the tool ${name} with these arguments`);
 }
 
 function sent(receipt: Body | undefined, already: string): Body {

@@ -1,30 +1,30 @@
-// What the server in memory decides: keys, answers, codes and work, by the rules of the real one. It has no guards
-// against loops, no caps, no transports and no clock.
+// The in-memory fake server: idempotency keys, replies, codes and work, by the rules of the real server. It has no loop
+// guards, no limits, no transports and no clock.
 
 import { bareAddress, deriveKey } from "./key.js";
 import {
-  absent,
+  unsupported,
   type Body,
   type Bound,
   found,
-  mark,
+  callTrace,
   matches,
-  MEANING,
-  meant,
+  COMPARED_FIELDS,
+  comparable,
   type Message,
   now,
   refused,
-  told,
-  WORDS,
-} from "./double-words.js";
+  receipt,
+  CONTENT_FIELDS,
+} from "./double-responses.js";
 import { tool } from "./double-tools.js";
-import type { Arrival, Gone } from "./testing.js";
+import type { Arrival, SentMail } from "./testing.js";
 import type { CallTrace, Intent, Send } from "./wire.js";
 
-export class Desk {
-  readonly mails: Gone[] = [];
+export class FakeServer {
+  readonly mails: SentMail[] = [];
   readonly #keys = new Map<string, Bound>();
-  readonly #others = new Map<string, [number, unknown]>();
+  readonly #keyedResponses = new Map<string, [number, unknown]>();
   readonly #inboxes = new Map<string, Body>();
   readonly #messages: Message[] = [];
   #last = 0;
@@ -33,24 +33,24 @@ export class Desk {
     if (url.pathname === "/mcp") return tool(this, headers, body as Body);
     const [, , what, id = "", verb = ""] = url.pathname.split("/").map(decodeURIComponent);
     const key = headers.get("idempotency-key");
-    const said = (body ?? {}) as Body;
-    const call = mark(headers);
-    if (method === "POST" && what === "emails" && id === "") return this.#send(said, key, call);
+    const fields = (body ?? {}) as Body;
+    const call = callTrace(headers);
+    if (method === "POST" && what === "emails" && id === "") return this.#send(fields, key, call);
     if (method === "POST" && what === "emails" && id === "batch") return this.#batch(body as Send[], key, call);
-    if (method === "GET" && what === "emails") return this.#look(id, url.searchParams);
-    if (method === "POST" && what === "messages" && verb === "reply") return this.#reply(id, said, call);
+    if (method === "GET" && what === "emails") return this.#getEmails(id, url.searchParams);
+    if (method === "POST" && what === "messages" && verb === "reply") return this.#reply(id, fields, call);
     if (method === "GET") return this.#read(what ?? "", id, verb, url.searchParams);
-    const known = key === null ? undefined : this.#others.get(key);
-    const told = known ?? this.#other(method, what ?? "", id, verb, said);
-    if (key !== null) this.#others.set(key, told);
-    return told;
+    const known = key === null ? undefined : this.#keyedResponses.get(key);
+    const response = known ?? this.#keyedCall(method, what ?? "", id, verb, fields);
+    if (key !== null) this.#keyedResponses.set(key, response);
+    return response;
   }
 
   receive(mail: Arrival): string {
     const id = this.#id();
     const inbox = bareAddress(mail.to) ?? mail.to;
     if (!this.#inboxes.has(inbox)) this.#inboxes.set(inbox, this.#inbox(inbox));
-    const place = 1 + this.#messages.filter((message) => message.inbox === inbox).length;
+    const number = 1 + this.#messages.filter((message) => message.inbox === inbox).length;
     const from = mail.from ?? "ann@example.com";
     const artifact =
       mail.code === undefined
@@ -91,7 +91,7 @@ export class Desk {
       inbox,
       inbox_id: inbox,
       thread_id: this.#id(),
-      cursor: `1-${place}`,
+      cursor: `1-${number}`,
       rev: 1,
       recipient: mail.to,
       subject: mail.subject ?? "",
@@ -123,19 +123,21 @@ export class Desk {
     return this.#accept(key, mode, mail as unknown as Send, call);
   }
 
-  #accept(key: string | null, mode: string, mail: Send, call?: CallTrace, answered?: string): [number, unknown] {
+  #accept(key: string | null, mode: string, mail: Send, call?: CallTrace, repliesTo?: string): [number, unknown] {
     const bound = key === null ? undefined : this.#keys.get(key);
     if (bound === undefined) {
-      const gone: Gone = { ...mail, id: this.#id(), key };
-      if (answered !== undefined) gone.reply_to_message = answered;
-      if (call !== undefined) gone.call = call;
-      this.mails.push(gone);
-      const made: Bound = { mail: gone, suppressed: [] };
+      const sent: SentMail = { ...mail, id: this.#id(), key };
+      if (repliesTo !== undefined) sent.reply_to_message = repliesTo;
+      if (call !== undefined) sent.call = call;
+      this.mails.push(sent);
+      const made: Bound = { mail: sent, suppressed: [] };
       if (key !== null) this.#keys.set(key, made);
-      return [202, told(made, "first", false)];
+      return [202, receipt(made, "first", false)];
     }
-    const differs = MEANING.filter((field) => meant(field, mail[field]) !== meant(field, bound.mail[field]));
-    const other = differs.length > 0 && (mode === "reject" || differs.some((field) => !WORDS.has(field)));
+    const differs = COMPARED_FIELDS.filter(
+      (field) => comparable(field, mail[field]) !== comparable(field, bound.mail[field]),
+    );
+    const other = differs.length > 0 && (mode === "reject" || differs.some((field) => !CONTENT_FIELDS.has(field)));
     this.#suppress(bound, other ? "mismatch" : differs.length > 0 ? "payload_differs" : "key_replay", call);
     if (other) {
       throw refused(
@@ -145,7 +147,7 @@ export class Desk {
         { differing_fields: differs, original_email: bound.mail.id, key },
       );
     }
-    return [200, told(bound, "replayed", differs.length > 0)];
+    return [200, receipt(bound, "replayed", differs.length > 0)];
   }
 
   #suppress(bound: Bound, reason: Bound["suppressed"][number]["reason"], call?: CallTrace): void {
@@ -162,8 +164,8 @@ export class Desk {
     ];
   }
 
-  #look(id: string, query: URLSearchParams): [number, unknown] {
-    const calls = (mail: Gone) => (mail.key === null ? undefined : this.#keys.get(mail.key)?.suppressed) ?? [];
+  #getEmails(id: string, query: URLSearchParams): [number, unknown] {
+    const calls = (mail: SentMail) => (mail.key === null ? undefined : this.#keys.get(mail.key)?.suppressed) ?? [];
     const shown = this.mails.map((mail) => ({
       ...mail,
       to: [mail.to].flat(),
@@ -203,7 +205,7 @@ export class Desk {
       return [
         200,
         {
-          ...told(bound, "replayed", meant("text", body["text"]) !== meant("text", bound.mail.text)),
+          ...receipt(bound, "replayed", comparable("text", body["text"]) !== comparable("text", bound.mail.text)),
           guard: "already_answered",
           thread_id: message["thread_id"],
         },
@@ -231,32 +233,32 @@ export class Desk {
         ),
       ];
     if (what === "inboxes" && id === "") return [200, { data: [...this.#inboxes.values()], next_cursor: null }];
-    const inbox = what === "inboxes" ? this.#known(id) : undefined;
+    const inbox = what === "inboxes" ? this.#findInbox(id) : undefined;
     if (inbox !== undefined && verb === "") return [200, inbox];
     if (inbox !== undefined && (verb === "messages" || verb === "wait")) {
-      const place = Number(query.get("after")?.split("-")[1] ?? 0);
+      const cursor = Number(query.get("after")?.split("-")[1] ?? 0);
       const data = this.#messages.filter(
         (one) =>
-          one.inbox === inbox["address"] && matches(one, query) && Number(String(one["cursor"]).split("-")[1]) > place,
+          one.inbox === inbox["address"] && matches(one, query) && Number(String(one["cursor"]).split("-")[1]) > cursor,
       );
       if (verb === "messages") return [200, { data: query.has("after") ? data : data.reverse(), next_cursor: null }];
       const message = query.has("after") ? data[0] : data[data.length - 1];
       return message === undefined ? [204, undefined] : [200, { message, cursor: message["cursor"] }];
     }
-    throw absent(`GET ${what}/${verb}`);
+    throw unsupported(`GET ${what}/${verb}`);
   }
 
-  #other(method: string, what: string, id: string, verb: string, body: Body): [number, unknown] {
+  #keyedCall(method: string, what: string, id: string, verb: string, body: Body): [number, unknown] {
     if (method === "POST" && what === "inboxes" && id === "") return this.#create(body);
     if (method === "POST" && what === "inboxes" && verb === "consume") {
-      const address = this.#known(id)["address"];
+      const address = this.#findInbox(id)["address"];
       const from = (body["match"] as Body | undefined)?.["from"];
       const query = new URLSearchParams(typeof from === "string" ? { from, has: "code" } : { has: "code" });
       const codes = this.#messages
         .filter((one) => one.inbox === address && matches(one, query))
         .flatMap((one) => (one["artifacts"] as Body[]).slice(0, 1))
         .reverse();
-      // A repeat gets its own, everybody else the newest that nobody took.
+      // A retry gets its own code, other callers the newest one that is not consumed.
       const own = codes.find((one) => one["consumed_for"] === body["for"]);
       const free = codes.find((one) => one["consumed_for"] === undefined);
       return this.#consume(found(own ?? free ?? codes[0], "code"), body);
@@ -271,7 +273,7 @@ export class Desk {
       );
     }
     if (method === "POST" && what === "inboxes" && verb === "next") {
-      const address = this.#known(id)["address"];
+      const address = this.#findInbox(id)["address"];
       const open = this.#messages
         .filter((one) => one.inbox === address && one["state"] === "unanswered")
         .slice(0, Number(body["limit"] ?? 1));
@@ -295,7 +297,7 @@ export class Desk {
         message["state"] = verb === "ack" ? "skipped" : "unanswered";
       return [200, { message, lease: { token: `lt_${id}`, fence: 1, holder: "double", expires_at: now() } }];
     }
-    throw absent(`${method} ${what}/${verb}`);
+    throw unsupported(`${method} ${what}/${verb}`);
   }
 
   #create(body: Body): [number, unknown] {
@@ -342,7 +344,7 @@ export class Desk {
     };
   }
 
-  #known(id: string): Body {
+  #findInbox(id: string): Body {
     return found(
       [...this.#inboxes.values()].find((one) => one["id"] === id || one["address"] === id.toLowerCase()),
       `inbox ${id}`,

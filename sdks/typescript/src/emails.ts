@@ -1,24 +1,24 @@
-// Sending. What names the wish is required by the types: an intent in the mail, or a key beside it.
+// Sending. The types require what identifies the email: an intent in the email, or a key in the options.
 
 import { at, type CallOptions, type Caller } from "./call.js";
 import { MailonceError } from "./error.js";
 import { each } from "./page.js";
 import type { BatchReceipt, Email, EmailDetail, EmailPage, Intent, ResolveEmail, Send, SendReceipt } from "./wire.js";
 
-/** A mail. */
+/** An email. */
 export type Mail = Omit<Send, "intent"> & { intent?: Intent };
-/** A mail whose key follows from what it is about. */
+/** An email whose idempotency key is derived from its intent. */
 export type MailWithIntent = Mail & { intent: Intent };
 
 export interface SendOptions extends CallOptions {
-  /** Seconds to wait for the outcome, at most 60. Without it the answer comes once the mail is in the ledger. */
+  /** Seconds to wait for the outcome, at most 60. Without it the server responds as soon as the email is stored. */
   wait?: number;
 }
-/** The key, where the mail has no intent. Derive it from your data; a random one protects nothing. */
+/** The idempotency key, if the email has no intent. Derive it from your data; a random key protects nothing. */
 export interface Keyed {
   idempotencyKey: string;
 }
-/** The way out: nothing names this mail, so it is tried once, and whoever calls twice may send two. */
+/** Sends without an idempotency key: one try, and calling twice sends two emails. */
 export interface WithoutKey {
   withoutKey: true;
 }
@@ -40,7 +40,7 @@ export class Emails {
     this.#call = call;
   }
 
-  /** Sends a mail once, however often it is called under one key. */
+  /** Sends an email once, no matter how often it is called with the same key. */
   send(mail: MailWithIntent, options?: SendOptions): Promise<SendReceipt>;
   send(mail: Mail, options: SendOptions & Keyed): Promise<SendReceipt>;
   send(mail: Mail, options: SendOptions & WithoutKey): Promise<SendReceipt>;
@@ -52,7 +52,7 @@ export class Emails {
     );
   }
 
-  /** Sends up to 1,000 mails under one key; every item is sent once, also when the batch is repeated. */
+  /** Sends up to 1,000 emails under one key; each is sent once, even if the batch is retried. */
   batch(mails: readonly MailWithIntent[], options?: SendOptions & { permissive?: boolean }): Promise<BatchReceipt>;
   batch(mails: readonly Mail[], options: SendOptions & Keyed & { permissive?: boolean }): Promise<BatchReceipt>;
   batch(mails: readonly Mail[], options: SendOptions & WithoutKey & { permissive?: boolean }): Promise<BatchReceipt>;
@@ -78,17 +78,17 @@ export class Emails {
     return each(query.cursor, (cursor) => this.list({ ...query, cursor }, options));
   }
 
-  /** Takes an email back before it is handed off. */
+  /** Cancels an email before it is handed off. */
   cancel(id: string, options?: CallOptions): Promise<Email> {
     return this.#call.json({ method: "POST", path: `/v1/emails/${at(id)}/cancel`, name: "mint" }, options);
   }
 
-  /** Sends it again on purpose: one version more, once. */
+  /** Sends the email again on purpose, as its next version. */
   resend(id: string, body: { reason?: string } = {}, options?: CallOptions): Promise<SendReceipt> {
     return this.#call.json({ method: "POST", path: `/v1/emails/${at(id)}/resend`, body, name: "mint" }, options);
   }
 
-  /** Says what became of an email whose outcome is unknown. */
+  /** Records what happened to an email whose outcome is unknown. */
   resolve(id: string, body: ResolveEmail, options?: CallOptions): Promise<Email> {
     return this.#call.json({ method: "POST", path: `/v1/emails/${at(id)}/resolve`, body, name: "mint" }, options);
   }
@@ -102,7 +102,7 @@ export function prefer(wait: number | undefined): Record<string, string | undefi
   return { Prefer: wait === undefined ? undefined : `wait=${wait}` };
 }
 
-/** Whether the send may be repeated. Callers without types are told what the types would have told them. */
+/** Whether the send may be retried. Throws what the type checker would have found. */
 function named(intent: boolean, options: Named): boolean {
   if (intent || options.idempotencyKey !== undefined) return true;
   if (options.withoutKey === true) return false;

@@ -1,17 +1,17 @@
-// What a caller learns when a call did not do what it asked.
+// Errors of calls.
 
-/** Whether the same call may be made again: never, unchanged with the same key, or later. */
+/** Whether the same call may be retried: never, unchanged with the same key, or later. */
 export type Retry = "never" | "same" | "later";
 
 /**
- * Every failure of a call. Branch on `code`; `next` is one sentence that a person or a model can act on. The codes of
- * the server have a page each under `/docs/errors`; the SDK adds `no_answer` and `aborted`,
+ * The error of a call. Branch on `code`; `next` is one sentence that a person or a model can act on. The codes of
+ * the server are documented under `/docs/errors`; the SDK adds `no_answer` and `aborted`,
  * where the call may or may not have arrived.
  */
 export class MailonceError extends Error {
   override readonly name = "MailonceError";
   readonly code: string;
-  /** The HTTP status; 0 when there was no answer. */
+  /** The HTTP status; 0 if there was no response. */
   readonly status: number;
   /** What is wrong. */
   readonly detail: string;
@@ -21,9 +21,9 @@ export class MailonceError extends Error {
   readonly url: string | undefined;
   /** The URL of the page about this code, if the server answered. */
   readonly docsUrl: string | undefined;
-  /** The field at fault, if one is. */
+  /** The invalid field, if the error is about one. */
   readonly field: string | undefined;
-  /** Further members of the answer, by code: `differing_fields`, `original_email`, `holder` … */
+  /** Further members of the problem, depending on the code: `differing_fields`, `original_email`, `holder` … */
   readonly details: Readonly<Record<string, unknown>>;
 
   constructor(problem: {
@@ -53,7 +53,7 @@ export class MailonceError extends Error {
   }
 }
 
-/** The error of an answer that is no success. Whoever stands in between may not speak RFC 9457. */
+/** The error of an unsuccessful response. A proxy in between may not send an RFC 9457 problem. */
 export function refusal(status: number, text: string, url: string, baseUrl: string): MailonceError {
   const whole = object(text);
   // At `/mcp` the problem is in an error of JSON-RPC.
@@ -78,7 +78,7 @@ export function refusal(status: number, text: string, url: string, baseUrl: stri
   });
 }
 
-/** Nobody can tell whether the call arrived. */
+/** No response: the call may or may not have arrived. */
 export function noAnswer(detail: string, cause?: unknown, url?: string): MailonceError {
   return new MailonceError({
     code: "no_answer",

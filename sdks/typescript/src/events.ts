@@ -1,22 +1,22 @@
-// Events: by list, and as a stream that goes on where it was cut.
+// Events, as a list and as a stream that resumes where it was cut.
 
 import { type Call, type CallOptions, type Caller, pause } from "./call.js";
 import { MailonceError, noAnswer, refusal } from "./error.js";
 import type { Event, EventPage } from "./wire.js";
 
 export interface EventQuery {
-  /** A cursor, or `0` for everything there ever was. */
+  /** Return events after this cursor; `0` returns all stored events. */
   after?: string;
-  /** `email.sent,message.*` */
+  /** Event types, such as `email.sent,message.*`. */
   type?: string;
-  /** The id of the thing. */
+  /** Id of the email, message or other resource that the event is about. */
   about?: string;
   inbox?: string;
 }
 
-/** The server gives a sign of life every 15 s. */
-const SILENCE_MS = 45_000;
-const LONGEST_LINE = 4_000_000;
+/** Idle timeout. The server sends a heartbeat every 15 s. */
+const IDLE_TIMEOUT_MS = 45_000;
+const MAX_LINE_CHARS = 4_000_000;
 
 export class Events {
   readonly #call: Caller;
@@ -29,8 +29,8 @@ export class Events {
   }
 
   /**
-   * Every event from now on, or behind `after`, each once and in order, over any number of cuts. Remember `cursor` to go
-   * on in another process. Ends when the loop is left, or with `signal`.
+   * Streams every event from now on, or after `after`, once and in order, and reconnects by itself. Store `cursor` to
+   * resume in another process. Ends when the loop is left, or with `signal`.
    */
   async *stream(
     query: EventQuery = {},
@@ -65,7 +65,7 @@ export class Events {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const alive = (): void => {
       clearTimeout(timer);
-      timer = setTimeout(end, SILENCE_MS);
+      timer = setTimeout(end, IDLE_TIMEOUT_MS);
     };
     try {
       alive();
@@ -102,11 +102,11 @@ async function* chunks(body: ReadableStream<Uint8Array>, alive: () => void): Asy
       yield decoder.decode(value, { stream: true });
     }
   } finally {
-    reader.cancel().catch(() => undefined); // it is over either way
+    reader.cancel().catch(() => undefined); // the stream has ended anyway
   }
 }
 
-/** Server-sent events. A frame that was cut short is not seen; the cursor before it brings it back. */
+/** Server-sent events. An incomplete frame is dropped, because the stream resumes from the cursor before it. */
 async function* frames(texts: AsyncIterable<string>): AsyncGenerator<Frame, void, undefined> {
   let rest = "";
   let frame: Frame = {};
@@ -115,7 +115,7 @@ async function* frames(texts: AsyncIterable<string>): AsyncGenerator<Frame, void
     // A CR at the end may be the first half of a CRLF.
     const lines = rest.split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop() ?? "";
-    if (rest.length > LONGEST_LINE) throw noAnswer("a line of the stream does not end");
+    if (rest.length > MAX_LINE_CHARS) throw noAnswer("a line of the stream does not end");
     for (const line of lines) {
       if (line === "") {
         if (frame.id !== undefined || frame.data !== undefined) yield frame;

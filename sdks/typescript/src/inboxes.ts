@@ -1,4 +1,4 @@
-// Inboxes: waiting for mail, taking codes and links, taking work.
+// Inboxes: waiting for messages, consuming codes and links, leasing work.
 
 import { at, type CallOptions, type Caller } from "./call.js";
 import { HeldLease, RENEWAL } from "./lease.js";
@@ -23,16 +23,16 @@ import type {
 } from "./wire.js";
 
 export interface WaitFor {
-  /** Seconds to wait; 30 by default, as long as you like. */
+  /** Seconds to wait; 30 by default, without a limit. */
   timeout?: number;
-  /** A cursor: only mail behind it counts. */
+  /** Only messages after this cursor. */
   after?: string;
-  /** An address, or `@domain`. */
+  /** The sender: an address, or `@domain`. */
   from?: string;
   subject?: string;
   has?: "code" | "link" | (string & {});
   watch?: string;
-  /** Who takes the code or link, as in `consume`: only new mail counts, with something that nobody else took. */
+  /** As in `consume`: only new messages with a code or link that nobody else consumed. */
   for?: string;
 }
 
@@ -49,16 +49,16 @@ export interface MessageQuery {
 }
 
 export interface WorkOptions extends Omit<NextMessages, "limit" | "wait"> {
-  /** Ends the loop after the message at hand. */
+  /** Ends the loop after the current message. */
   signal?: AbortSignal;
-  /** How long others leave a message alone whose work threw; 30 s by default. */
+  /** Seconds before a message whose work threw is offered again; 30 by default. */
   delay_s?: number;
-  /** Without it, an error of your work ends the loop and is thrown on. */
+  /** Without it, an error of your work ends the loop and is thrown. */
   onError?: (error: unknown, message: Message) => void;
 }
 
-/** The server holds a wait for at most a minute; longer ones are asked again. */
-const LONGEST_HOLD = 50;
+/** The server waits at most a minute per call; a longer wait takes several calls. */
+const MAX_SERVER_WAIT_S = 50;
 
 export class Inboxes {
   readonly #call: Caller;
@@ -72,7 +72,7 @@ export class Inboxes {
     return this.#call.json({ method: "POST", path: "/v1/inboxes", body, name: "mint" }, options);
   }
 
-  /** By id or address, as in every other call. */
+  /** `inbox` is an id or an address, here and in every other call. */
   get(inbox: string, options?: CallOptions): Promise<Inbox> {
     return this.#call.json({ method: "GET", path: `/v1/inboxes/${at(inbox)}` }, options);
   }
@@ -97,21 +97,21 @@ export class Inboxes {
     return this.#call.json({ method: "GET", path: `/v1/inboxes/${at(inbox)}/messages`, query }, options);
   }
 
-  /** Waits for a message; `null` when none came in time. */
+  /** Waits for a message; `null` if none arrived in time. */
   async wait(inbox: string, what: WaitFor = {}, options?: CallOptions): Promise<WaitResult | null> {
-    for (let left = Math.ceil(what.timeout ?? 30); ; left -= LONGEST_HOLD) {
-      const timeout = Math.min(left, LONGEST_HOLD);
+    for (let left = Math.ceil(what.timeout ?? 30); ; left -= MAX_SERVER_WAIT_S) {
+      const timeout = Math.min(left, MAX_SERVER_WAIT_S);
       const query = { ...what, timeout };
       const arrived = await this.#call.json<WaitResult | undefined>(
         { method: "GET", path: `/v1/inboxes/${at(inbox)}/wait`, query, hold: timeout },
         options,
       );
       if (arrived !== undefined) return arrived;
-      if (left <= LONGEST_HOLD) return null;
+      if (left <= MAX_SERVER_WAIT_S) return null;
     }
   }
 
-  /** Takes the newest code or link that matches, once, `for` one account, workflow or run; `timeout` waits for it, up to 60 s. */
+  /** Consumes the newest matching code or link once, `for` one account, workflow or run. `timeout` waits for it, up to 60 s. */
   async consume(inbox: string, body: ConsumeMatch, options?: CallOptions): Promise<Artifact> {
     const taken = await this.#call.json<ConsumedArtifact>(
       { method: "POST", path: `/v1/inboxes/${at(inbox)}/consume`, body, hold: body.timeout ?? 0 },
@@ -120,12 +120,12 @@ export class Inboxes {
     return taken.artifact;
   }
 
-  /** Begins a watch: waits and consumes that name it see only mail that comes after now. */
+  /** Creates a watch: `wait` and `consume` with its id see only messages that arrive from now on. */
   watch(inbox: string, body: NewWatch = {}, options?: CallOptions): Promise<Watch> {
     return this.#call.json({ method: "POST", path: `/v1/inboxes/${at(inbox)}/watches`, body, name: "mint" }, options);
   }
 
-  /** Takes up to `limit` unanswered messages that nobody works on, each with the lease of its thread. */
+  /** Leases up to `limit` unanswered messages, each with its thread, that nobody else has leased. */
   async next(inbox: string, body: NextMessages = {}, options?: CallOptions): Promise<WorkItem[]> {
     const page = await this.#call.json<WorkItemPage>(
       { method: "POST", path: `/v1/inboxes/${at(inbox)}/next`, body, hold: body.wait ?? 0, name: "mint" },
@@ -135,20 +135,20 @@ export class Inboxes {
   }
 
   /**
-   * Takes one message after the other: the lease is renewed while `work` runs, the message is acked when it returns and
-   * given back when it throws. Ends with `signal`.
+   * Works on one message after the other. The lease is renewed while `work` runs; the message is acked when it returns, and
+   * returned when it throws. Ends with `signal`.
    */
   async work(
     inbox: string,
     work: (message: Message, lease: HeldLease) => Promise<unknown>,
     options: WorkOptions = {},
   ): Promise<void> {
-    const { signal, delay_s = 30, onError, ...wish } = options;
-    const ttl = wish.ttl_s ?? 60;
+    const { signal, delay_s = 30, onError, ...next } = options;
+    const ttl = next.ttl_s ?? 60;
     while (!signal?.aborted) {
       let offers: WorkItem[];
       try {
-        offers = await this.next(inbox, { ...wish, ttl_s: ttl, limit: 1, wait: LONGEST_HOLD }, { signal });
+        offers = await this.next(inbox, { ...next, ttl_s: ttl, limit: 1, wait: MAX_SERVER_WAIT_S }, { signal });
       } catch (error) {
         if (signal?.aborted) return;
         throw error;
@@ -178,7 +178,7 @@ export class Inboxes {
       return undefined;
     } catch (error) {
       await held.stop();
-      // The work's own error is the one to tell; a message that is not given back is offered again when its lease lapses.
+      // Report the work's own error. A message that cannot be returned is offered again when its lease expires.
       if (!held.signal.aborted) {
         await this.#messages.nack(message.id, { lease: lease.token, delay_s }).catch(() => undefined);
       }

@@ -1,4 +1,4 @@
-// The client: one object, one member for each kind of thing.
+// The client: one object, with a member for each resource.
 
 import { Caller, type CallOptions, type ClientOptions } from "./call.js";
 import { Emails } from "./emails.js";
@@ -33,7 +33,7 @@ export class Mailonce {
   }
 
   /**
-   * Runs `work` once, whoever calls and however often, and gives its JSON result to every caller. Throws `busy` while
+   * Runs `work` once, no matter who calls and how often, and returns its JSON result to every caller. Throws `busy` while
    * another caller runs it (see `wait`), `unknown` after a caller was lost half-way (see `verify`), `claim_failed` if it
    * failed for good, and `key_mismatch` for another fingerprint.
    */
@@ -41,14 +41,14 @@ export class Mailonce {
     return once(this.#call, key, work, options);
   }
 
-  /** Calls a tool of `/mcp` as a model would. Its errors are results; calls that fail otherwise throw. */
+  /** Calls a tool of `/mcp` as a model would. Errors of the tool are results; other failures throw. */
   callTool(name: string, input: Record<string, unknown>, options?: CallOptions): Promise<ToolAnswer> {
     return callTool(this.#call, name, input, options);
   }
 
-  /** Any other call of the API, with the same repeats and errors. */
+  /** Calls any other route of the API, with the same retries and errors. */
   request<T = unknown>(method: string, path: string, body?: unknown, options?: CallOptions): Promise<T> {
-    // The key of this call would be the key of the claim.
+    // An idempotency key of this call would become the key of the claim.
     const name = method === "POST" && !/^\/v1\/claims(\?|$)/.test(path) ? "mint" : "nothing";
     return this.#call.json({ method, path, body, name }, options);
   }

@@ -1,12 +1,12 @@
-// The key that follows from an intent, byte for byte as the server derives it. Vectors: sdks/contract/keys.json.
+// Derives the idempotency key of an intent exactly as the server does. Vectors: sdks/contract/keys.json.
 
 import { MailonceError } from "./error.js";
 import { sha256 } from "./sha256.js";
 import type { Intent } from "./wire.js";
 
 /**
- * `"i1_" + hex(SHA-256(JCS({entity, period?, to, type, v})))`. Sends do not need it: the server derives the same from
- * `intent`. It is for looking a key up, and for what else should happen once under the same name.
+ * `"i1_" + hex(SHA-256(JCS({entity, period?, to, type, v})))`. Sends do not need it, because the server derives the same
+ * key. Use it to look up an email by key, or to identify another side effect.
  */
 export function deriveKey(intent: Intent, to: string | readonly string[]): string {
   const named: Record<string, unknown> = { entity: word("entity", intent.entity) };
@@ -19,7 +19,7 @@ export function deriveKey(intent: Intent, to: string | readonly string[]): strin
   return "i1_" + Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Keys are 1 to 256 printable ASCII characters; anything else would be refused, so it is not even sent. */
+/** Keys are 1 to 256 printable ASCII characters; others are refused without a call. */
 export function checkKey(key: string): string {
   if (typeof key === "string" && /^[\x20-\x7e]{1,256}$/.test(key) && key.trim() !== "") return key;
   throw new MailonceError({
@@ -61,7 +61,7 @@ function recipients(to: readonly string[]): string[] {
   return [...new Set(bare)].sort();
 }
 
-/** The form in which addresses are compared: no name, ASCII letters lower-cased, domain as A-label. */
+/** The address as it is compared: without a display name, in lower case, its domain as A-label. */
 export function bareAddress(text: string): string | undefined {
   if (typeof text !== "string" || /[\u0000-\u001f\u007f-\u009f]/.test(text)) return undefined;
   const trimmed = text.trim();

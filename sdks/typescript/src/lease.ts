@@ -1,13 +1,13 @@
-// A lease that is renewed by itself while it is held.
+// A lease that is renewed while it is held.
 
 import { pause } from "./call.js";
 import { MailonceError } from "./error.js";
 import type { Lease } from "./wire.js";
 
-/** Retries of one renewal. The loop renews again anyway, and must notice in time that the lease is lost. */
+/** Retries of one renewal. Few, because the loop renews again and must notice a lost lease in time. */
 export const RENEWAL = { maxRetries: 2 };
 
-/** A lease in hand. `signal` fires when it is lost: stop working then, another agent may have the thread. */
+/** A lease that is renewed while it is held. Stop working when `signal` fires: the lease is lost, and another agent may have the thread. */
 export class HeldLease implements Lease {
   readonly token: string;
   readonly fence: number;
@@ -40,13 +40,13 @@ export class HeldLease implements Lease {
     return this.#lost.signal;
   }
 
-  /** Stops renewing and gives it back. Giving back what was lost does nothing. */
+  /** Stops renewing and releases the lease. Releasing a lost lease does nothing. */
   async release(): Promise<void> {
     await this.stop();
     if (!this.#lost.signal.aborted) await this.#release();
   }
 
-  /** Stops renewing. */
+  /** Stops renewing and lets the lease expire. */
   async stop(): Promise<void> {
     this.#over.abort();
     await this.#renewing;
@@ -60,7 +60,7 @@ export class HeldLease implements Lease {
         this.#latest = (await renew()) ?? this.#latest;
         until = asked + ttl;
       } catch (error) {
-        // No answer is no loss while the time that was granted lasts.
+        // Without a response the lease still holds until it expires.
         const known = error instanceof MailonceError && error.retry !== "same";
         if (known || Date.now() >= until) return this.#lost.abort(error);
       }

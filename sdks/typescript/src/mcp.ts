@@ -14,7 +14,7 @@ interface Message {
 /** Errors of the server that pass. */
 const TEMPORARY = ["unavailable", "timeout", "internal"];
 /** How many seconds the server waits at most, and unless `timeout_s` says otherwise. */
-const [LONGEST_WAIT, USUAL_WAIT] = [50, 4];
+const [MAX_WAIT_S, DEFAULT_WAIT_S] = [50, 4];
 
 export async function callTool(
   caller: Caller,
@@ -27,7 +27,7 @@ export async function callTool(
     path: "/mcp",
     headers: { "MCP-Protocol-Version": "2025-11-25" },
     body: { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: input } },
-    hold: Math.min(Number(input["timeout_s"]) || USUAL_WAIT, LONGEST_WAIT),
+    hold: Math.min(Number(input["timeout_s"]) || DEFAULT_WAIT_S, MAX_WAIT_S),
   };
   for (let tried = 1; ; tried++) {
     const { result, error } = await caller.json<Message>(call, options);

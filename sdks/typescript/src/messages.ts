@@ -1,4 +1,4 @@
-// Messages, and the codes and links in them: reading, answering once, taking once.
+// Messages, and the codes and links in them: reading, replying once, consuming once.
 
 import { at, type CallOptions, type Caller, type Download } from "./call.js";
 import { prefer, type SendOptions } from "./emails.js";
@@ -26,12 +26,12 @@ export class Messages {
     return this.#call.json({ method: "GET", path: `/v1/messages/${at(id)}`, query }, options);
   }
 
-  /** The bytes as they travelled. They are hostile. */
+  /** The message as received. Treat the bytes as hostile. */
   async raw(id: string, options?: CallOptions): Promise<Download> {
     return this.#call.download(`/v1/messages/${at(id)}/raw`, options);
   }
 
-  /** The bytes of an attachment, by its `n`. They are hostile. */
+  /** The content of an attachment, by its number `n`. Treat the bytes as hostile. */
   async attachment(id: string, n: number, options?: CallOptions): Promise<Download> {
     return this.#call.download(`/v1/messages/${at(id)}/attachments/${at(String(n))}`, options);
   }
@@ -40,7 +40,7 @@ export class Messages {
     return this.#call.json({ method: "GET", path: `/v1/messages/${at(id)}/artifacts` }, options);
   }
 
-  /** Answers a message once, whatever the words. The message is the name of the wish; it needs no key. */
+  /** Replies once, even if a retry has another text. The message identifies the reply, so it needs no key. */
   reply(id: string, body: Reply, options: SendOptions = {}): Promise<SendReceipt> {
     return this.#call.json(
       { method: "POST", path: `/v1/messages/${at(id)}/reply`, body, hold: options.wait, headers: prefer(options.wait) },
@@ -48,22 +48,22 @@ export class Messages {
     );
   }
 
-  /** Passes a message on, once to the same people. */
+  /** Forwards a message, once to the same recipients. */
   forward(id: string, body: Forward, options?: CallOptions): Promise<SendReceipt> {
     return this.#call.json({ method: "POST", path: `/v1/messages/${at(id)}/forward`, body }, options);
   }
 
-  /** Done with a message that `next` gave. */
+  /** Marks a message from `next` as done. */
   ack(id: string, body: Acknowledgement, options?: CallOptions): Promise<AcknowledgementResult> {
     return this.#settle(id, "ack", body, options);
   }
 
-  /** Cannot do it; others may, after `delay_s`. */
+  /** Returns a message from `next`; others may lease it after `delay_s`. */
   nack(id: string, body: Acknowledgement, options?: CallOptions): Promise<AcknowledgementResult> {
     return this.#settle(id, "nack", body, options);
   }
 
-  /** Needs more time. */
+  /** Extends the lease of a message from `next`. */
   extend(id: string, body: Acknowledgement, options?: CallOptions): Promise<AcknowledgementResult> {
     return this.#settle(id, "extend", body, options);
   }
@@ -83,7 +83,7 @@ export class Artifacts {
     return this.#call.json({ method: "GET", path: `/v1/artifacts/${at(id)}` }, options);
   }
 
-  /** Takes it once. The same `for` gets it again, any other is refused: `already_consumed`. */
+  /** Consumes a code or link once. The same `for` gets it again; another one fails with `already_consumed`. */
   async consume(id: string, body: Consume, options?: CallOptions): Promise<Artifact> {
     return (
       await this.#call.json<ConsumedArtifact>(
@@ -93,7 +93,7 @@ export class Artifacts {
     ).artifact;
   }
 
-  /** Reports that it was used. */
+  /** Reports that the code or link was used. */
   async applied(id: string, body: { for: string }, options?: CallOptions): Promise<Artifact> {
     return (
       await this.#call.json<ConsumedArtifact>(

@@ -1,6 +1,6 @@
-// Any side effect once: one caller runs it, everybody else gets its result. Uses the claims of the server.
+// Runs any side effect once: one caller runs it, all others get its result. Uses the claims of the server.
 
-import { at, type CallOptions, type Caller, minted, pause } from "./call.js";
+import { at, type CallOptions, type Caller, randomKey, pause } from "./call.js";
 import { MailonceError, toAnswer } from "./error.js";
 import type { Mailonce } from "./index.js";
 import { checkKey } from "./key.js";
@@ -35,13 +35,13 @@ export interface OnceOptions<T = unknown> {
   leaseS?: number;
   /** While another caller runs it, wait for its result: true, or the most seconds to wait. */
   wait?: boolean | number;
-  /** Looks the side effect up when a holder was lost. Returns its result, or null if it is not there. */
+  /** Looks up the side effect after a holder was lost. Returns its result, or null if it did not happen. */
   verify?: (claim: UnknownClaim) => Promise<{ result: T } | null | undefined>;
   /** By default an error is `failed`, save for a `MailonceError` whose call may still succeed: that is `unknown`. */
   onError?: (error: unknown) => AfterError;
-  /** A hash of what the side effect contains. Another one under the same key throws `key_mismatch`. */
+  /** A hash of the content of the side effect. Another hash under the same key throws `key_mismatch`. */
   fingerprint?: string;
-  /** A name that other callers see meanwhile. */
+  /** A label that other callers see while it runs. */
   label?: string;
   /** If this process is lost: `hold` (default) waits for evidence or a person, `retry` frees the claim after 10 minutes. */
   onUnknown?: "hold" | "retry";
@@ -49,7 +49,7 @@ export interface OnceOptions<T = unknown> {
   begin?: "now" | "later";
   /** How long the result is remembered; 35 days by default. */
   ttl?: Ttl;
-  /** Ends asking and waiting. Not the function. */
+  /** Cancels calling and waiting, but not the function. */
   signal?: AbortSignal;
 }
 
@@ -69,7 +69,7 @@ type Ended = { id: string; state: string; result?: unknown; result_omitted: bool
 export class OnceRun {
   readonly id: string;
   readonly key: string;
-  /** Grows with each holder of this claim. */
+  /** Fencing number; grows with each holder of the claim. */
   readonly fence: number;
   /** Pass it to the other system as its idempotency key: it is the same for every holder of this claim. */
   readonly downstreamKey: string;
@@ -98,7 +98,7 @@ export class OnceRun {
     this.#renewing = this.#renew(leaseS);
   }
 
-  /** Fires when the claim is lost: somebody decided about it, or another caller has it. */
+  /** Fires when the claim is lost: a person resolved it, or another caller holds it. */
   get signal(): AbortSignal {
     return this.#lost.signal;
   }
@@ -113,7 +113,7 @@ export class OnceRun {
     this.#begun = true;
   }
 
-  /** A part with a result of its own: if the run is repeated, a finished step is not. */
+  /** Runs a part of the function once. If the run is repeated, a finished step returns its stored result. */
   step<T>(name: string, work: (run: OnceRun) => Promise<T>, options: OnceOptions<T> = {}): Promise<T> {
     const { leaseS, wait, onUnknown, ttl, onError, signal } = this.#options;
     const label = Array.from(`${this.key} ${name}`).slice(0, 128).join("");
@@ -132,7 +132,7 @@ export class OnceRun {
     await this.#renewing;
   }
 
-  /** Renews until the end of the work. After an outage it goes on, because a holder that comes back has its claim back. */
+  /** Renews until the end of the work. It continues after an outage, because a holder that returns keeps its claim. */
   async #renew(leaseS: number): Promise<void> {
     const third = (leaseS * 1000) / 3;
     const once = { maxRetries: 0, timeoutMs: Math.max(third, 1000) };
@@ -188,7 +188,7 @@ async function acquire(
   const { fingerprint, label, ttl, begin, onUnknown: on_unknown, signal } = options;
   let named: Named = typeof key === "string" ? { key: checkKey(key) } : { intent: key };
   // The holder makes repeats of this very call safe. A random idempotency key would be the key of the claim.
-  const rest = { holder: minted(), lease_s, fingerprint, label, ttl, begin, on_unknown };
+  const rest = { holder: randomKey(), lease_s, fingerprint, label, ttl, begin, on_unknown };
   const until = Date.now() + (options.wait === true ? Infinity : Number(options.wait ?? 0) * 1000);
   for (let asked = 0; ; asked++) {
     const body = { ...named, ...rest };
@@ -207,7 +207,7 @@ async function acquire(
 
 type Named = { key: string } | { intent: ClaimIntent };
 
-/** Keeps waiting for the period of the first answer. Computed again after a boundary, it would be another run. */
+/** Keeps the period of the first response. Computed again after the period changed, it would be another run. */
 function samePeriod(named: Named, period: unknown): Named {
   if (!("intent" in named) || typeof named.intent.period !== "object" || typeof period !== "string") return named;
   return { intent: { ...named.intent, period } };
@@ -221,7 +221,7 @@ async function perform<T>(
 ): Promise<T> {
   if (run.mayRepeat && options.verify) {
     const found = await lookUp(run, options.verify).catch(async (error: MailonceError) => {
-      // Nobody has begun this time, so that the next caller may look again.
+      // This run did not begin, so the next caller may look again.
       await run.report("fail", { retryable: true, reason: shortened(error) }).catch(() => undefined);
       throw error;
     });
@@ -263,7 +263,7 @@ async function record<T>(run: OnceRun, result: T): Promise<T> {
   return stored as T;
 }
 
-/** Reports that it happened: without the result if the server cannot read or store that. */
+/** Reports that it happened, without the result if the server cannot store it. */
 async function reportFact(send: (body: object) => Promise<unknown>, result: unknown): Promise<void> {
   try {
     await send({ result });
@@ -291,7 +291,7 @@ function replayed<T>({ id, state, result, result_omitted, reason }: Ended): T {
   });
 }
 
-/** Looks up what a lost holder did. Only a find ends the claim: not finding it may be too early. */
+/** Looks up what a lost holder did. Only finding it ends the claim, because not finding it may be too early. */
 async function settle<T>(calls: Caller, error: MailonceError, { verify }: OnceOptions<T>): Promise<T> {
   const { id, downstream_key } = error.details as { id: string; downstream_key?: string };
   if (verify !== undefined) {
@@ -336,7 +336,7 @@ function report(calls: Caller, id: string, verb: string, body: object, options?:
   return calls.json({ method: "POST", path: `/v1/claims/${at(id)}/${verb}`, body }, options);
 }
 
-/** A value as it comes back from the server, or why it is no JSON. */
+/** A value after a round trip through JSON, or why it is not JSON. */
 function tryJson<T>(value: T): { stored?: T; fault?: unknown } {
   try {
     return { stored: JSON.parse(JSON.stringify(value) ?? "null") as T };

@@ -1,46 +1,47 @@
-// A server in memory for your tests: it accepts like mailonce, remembers what would have gone out, and can lose an answer
-// after the commit. sdks/contract/behaviour.json holds it to what the real one does.
+// An in-memory server for your tests. It accepts emails like mailonce, records what would have been sent, and can lose a
+// response after the commit. sdks/contract/behaviour.json compares it with the real server.
 
 import { type ClientOptions } from "./call.js";
-import { Desk } from "./double.js";
-import { Refused } from "./double-words.js";
+import { FakeServer } from "./double.js";
+import { Refused } from "./double-responses.js";
 import { Mailonce } from "./index.js";
 import type { CallTrace, Intent, Send } from "./wire.js";
 
-/** A mail that would have gone out. */
-export interface Gone extends Send {
+/** An email that would have been sent. */
+export interface SentMail extends Send {
   id: string;
   key: string | null;
-  /** The message it answers. */
+  /** The message that it replies to. */
   reply_to_message?: string;
-  /** What the caller calls the call that made it: `callId`, or the id that a framework gave its tool call. */
+  /** The call that sent it: its `callId`, or the id that a framework gave its tool call. */
   call?: CallTrace;
 }
 
-/** What may arrive. */
+/** A message for `receive`. */
 export interface Arrival {
   to: string;
   from?: string;
   subject?: string;
   text?: string;
-  /** A one-time code that was found in it. */
+  /** A one-time code that it contains. */
   code?: string;
 }
 
+/** An in-memory server for tests. */
 export class Double {
-  readonly #desk = new Desk();
+  readonly #server = new FakeServer();
   #lose = 0;
   #refuse = 0;
 
-  /** Every mail that would have gone out, in order. */
-  get mails(): readonly Gone[] {
-    return this.#desk.mails;
+  /** All emails that would have been sent, in order. */
+  get mails(): readonly SentMail[] {
+    return this.#server.mails;
   }
 
-  /** How many calls came. */
+  /** Number of calls received. */
   calls = 0;
 
-  /** A client of this server. It makes no pauses between its tries, and 4 retries by default. */
+  /** A client for this server, without pauses between tries and with 4 retries by default. */
   client(options: Omit<ClientOptions, "baseUrl" | "apiKey" | "fetch"> = {}): Mailonce {
     return new Mailonce({
       backoffMs: 0,
@@ -52,19 +53,19 @@ export class Double {
     });
   }
 
-  /** The next `count` calls are committed, and their answers are lost. */
+  /** Commits the next `count` calls but loses their responses. */
   loseAnswers(count = 1): this {
     this.#lose = count;
     return this;
   }
 
-  /** The next `count` calls are answered 503, before anything is committed. */
+  /** Answers the next `count` calls with 503, before anything is committed. */
   refuse(count = 1): this {
     this.#refuse = count;
     return this;
   }
 
-  /** Runs `work` as if its process died after the commit: no answer ever comes. Fails if `work` does not notice. */
+  /** Runs `work` as if its process died after the commit: it never gets a response. Fails if `work` succeeds, because it ignored the missing responses. */
   async crash(work: () => unknown): Promise<void> {
     this.#lose = Infinity;
     try {
@@ -77,9 +78,9 @@ export class Double {
     throw new Error("the work ended well although no call was answered");
   }
 
-  /** Lets a mail arrive; answers the message's id. */
+  /** Delivers a message and returns its id. */
   receive(mail: Arrival): string {
-    return this.#desk.receive(mail);
+    return this.#server.receive(mail);
   }
 
   readonly fetch: typeof fetch = async (input, init) => {
@@ -106,7 +107,7 @@ export class Double {
   #act(url: URL, init: RequestInit | undefined): [number, unknown] {
     try {
       const body: unknown = typeof init?.body === "string" ? JSON.parse(init.body) : undefined;
-      return this.#desk.act(init?.method ?? "GET", url, new Headers(init?.headers), body);
+      return this.#server.act(init?.method ?? "GET", url, new Headers(init?.headers), body);
     } catch (error) {
       if (error instanceof Refused) return [error.status, error.problem];
       throw error;
@@ -114,7 +115,7 @@ export class Double {
   }
 }
 
-/** Fails unless exactly one mail that fits went out. Without `like`, exactly one mail at all. */
+/** Fails unless exactly one email that matches was sent. Without `like`, every email matches. */
 export function expectSentOnce(
   double: Double,
   like: { key?: string; to?: string; intent?: Partial<Intent>; reply_to_message?: string } = {},
@@ -129,11 +130,11 @@ export function expectSentOnce(
       ),
   );
   if (found.length === 1) return;
-  const said = double.mails.map(
+  const lines = double.mails.map(
     (mail) => `  ${mail.key ?? "no key"}: ${String(mail.subject)} to ${[mail.to].flat().join(", ")}`,
   );
   throw new Error(
-    `${found.length} mails went out, wanted 1; ${double.calls} calls came, and these went out:\n${said.join("\n")}`,
+    `${found.length} mails went out, wanted 1; ${double.calls} calls came, and these went out:\n${lines.join("\n")}`,
   );
 }
 

@@ -1,4 +1,4 @@
-// Threads, and the right to be the one who works on them.
+// Threads, and leases on them.
 
 import { at, type CallOptions, type Caller } from "./call.js";
 import { HeldLease, RENEWAL } from "./lease.js";
@@ -13,7 +13,7 @@ export interface ThreadQuery {
   handled?: boolean;
 }
 
-type Wish = Omit<NewLease, "token">;
+type LeaseOptions = Omit<NewLease, "token">;
 type Work<T> = (lease: HeldLease) => Promise<T>;
 
 export class Threads {
@@ -38,8 +38,8 @@ export class Threads {
     return this.#call.json({ method: "PATCH", path: `/v1/threads/${at(id)}`, body }, options);
   }
 
-  /** Takes a thread and keeps it until `release`: the lease is renewed by itself. `leased` while another has it. */
-  async lease(id: string, body: Wish = {}, options?: CallOptions): Promise<HeldLease> {
+  /** Leases a thread and renews the lease until `release`. Fails with `leased` while another worker holds it. */
+  async lease(id: string, body: LeaseOptions = {}, options?: CallOptions): Promise<HeldLease> {
     const ttl = body.ttl_s ?? 60;
     const path = `/v1/threads/${at(id)}/lease`;
     const ask = (token?: string, renewal: CallOptions = {}): Promise<Lease> =>
@@ -56,17 +56,17 @@ export class Threads {
     );
   }
 
-  /** Works on a thread as the only one, and gives it back however the work ends. */
+  /** Runs `work` while holding the lease of a thread, then releases it, even after an error. */
   withLease<T>(id: string, work: Work<T>, options?: CallOptions): Promise<T>;
-  withLease<T>(id: string, body: Wish, work: Work<T>, options?: CallOptions): Promise<T>;
-  async withLease<T>(id: string, ...rest: [Work<T>, CallOptions?] | [Wish, Work<T>, CallOptions?]): Promise<T> {
-    const [body, work, options] = wished(rest) ? rest : ([{}, ...rest] as const);
+  withLease<T>(id: string, body: LeaseOptions, work: Work<T>, options?: CallOptions): Promise<T>;
+  async withLease<T>(id: string, ...rest: [Work<T>, CallOptions?] | [LeaseOptions, Work<T>, CallOptions?]): Promise<T> {
+    const [body, work, options] = hasLeaseOptions(rest) ? rest : ([{}, ...rest] as const);
     const lease = await this.lease(id, body, options);
     let done: T;
     try {
       done = await work(lease);
     } catch (error) {
-      // The work's own error is the one to tell; a lease that is not given back lapses by itself.
+      // Report the work's own error. A lease that cannot be released expires.
       await lease.release().catch(() => undefined);
       throw error;
     }
@@ -75,8 +75,8 @@ export class Threads {
   }
 }
 
-function wished<T>(
-  rest: [Work<T>, CallOptions?] | [Wish, Work<T>, CallOptions?],
-): rest is [Wish, Work<T>, CallOptions?] {
+function hasLeaseOptions<T>(
+  rest: [Work<T>, CallOptions?] | [LeaseOptions, Work<T>, CallOptions?],
+): rest is [LeaseOptions, Work<T>, CallOptions?] {
   return typeof rest[0] !== "function";
 }

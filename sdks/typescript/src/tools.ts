@@ -1,5 +1,5 @@
-// The tools that models get, without any framework: those of the server's MCP endpoint, which has their guards. A
-// framework's call id goes along for correlation and decides nothing.
+// The tools of the server's MCP endpoint, for any framework. The server enforces their guards. A framework's call id is
+// sent for correlation only; it is not an idempotency key.
 
 import { type Definition, type ToolName, TOOLS } from "./definitions.js";
 import { MailonceError, toAnswer } from "./error.js";
@@ -28,7 +28,7 @@ export interface EmailTool {
   /** JSON schema. */
   parameters: Definition["parameters"];
   needsApproval: boolean;
-  /** Refusals are values too: an exception would make many frameworks call again. */
+  /** Returns refusals as results, because many frameworks retry a call that throws. */
   run(input: Record<string, unknown>, callId?: string, signal?: AbortSignal): Promise<ToolAnswer>;
 }
 

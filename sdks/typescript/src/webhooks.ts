@@ -20,8 +20,8 @@ import type {
 type HeadersLike = { get(name: string): string | null } | Record<string, string | string[] | undefined>;
 
 /**
- * Whether a request comes from mailonce: its event if so, `bad_signature` if not. Pass the body as it came, not JSON
- * that was read and written again. A notice may come twice: remember the header `webhook-id`.
+ * Verifies a webhook and returns its event; throws `bad_signature`. Pass the body as received, not JSON
+ * that was parsed and serialized again. A webhook may arrive twice: deduplicate by the header `webhook-id`.
  */
 export function verifyWebhook(
   body: string | Uint8Array,
@@ -53,7 +53,7 @@ export class Webhooks {
     this.#call = call;
   }
 
-  /** Makes an endpoint; `secret` is shown this once. */
+  /** Creates an endpoint. Only this response contains `secret`. */
   create(body: NewEndpoint, options?: CallOptions): Promise<Endpoint> {
     return this.#call.json({ method: "POST", path: "/v1/endpoints", body, name: "mint" }, options);
   }
@@ -74,7 +74,7 @@ export class Webhooks {
     return this.#call.json({ method: "DELETE", path: `/v1/endpoints/${at(id)}` }, options);
   }
 
-  /** Another secret; those before sign beside it for `previous_secret_ttl`. */
+  /** Creates a new secret. Earlier secrets keep signing for `previous_secret_ttl`. */
   rotate(id: string, body: RotateEndpoint = {}, options?: CallOptions): Promise<Endpoint> {
     return this.#post(id, "rotate", body, options);
   }
@@ -91,7 +91,7 @@ export class Webhooks {
     return this.#post(id, "test", undefined, options);
   }
 
-  /** Tells again what failed since then. */
+  /** Resends the notices that failed since a given time. */
   recover(id: string, body: Recover, options?: CallOptions): Promise<Recovery> {
     return this.#post(id, "recover", body, options);
   }
@@ -139,7 +139,7 @@ function bytesOf(secret: string): Uint8Array {
 
 const base64 = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes));
 
-/** Takes as long for the first difference as for the last. */
+/** Compares in constant time, so that the response time does not reveal the signature. */
 function same(one: string, other: string): boolean {
   let differs = one.length ^ other.length;
   for (let i = 0; i < other.length; i++) differs |= (one.charCodeAt(i) || 0) ^ other.charCodeAt(i);

@@ -1,4 +1,4 @@
-// The shapes of the wire, from openapi.json by sdks/generate. Do not edit.
+// The types of the API, generated from openapi.json by sdks/generate. Do not edit.
 
 /** Acknowledgement of a leased message, for `ack`, `nack` and `extend`. */
 export interface Acknowledgement {
@@ -61,11 +61,8 @@ export interface ArtifactPage {
 export interface Attachment {
   /** The file's bytes in Base64. */
   content: string;
-  /** Content-ID, for inline images. */
   content_id?: string | null;
-  /** MIME type. */
   content_type?: string | null;
-  /** File name. */
   filename?: string | null;
 }
 
@@ -81,7 +78,6 @@ export interface AttachmentInfo {
 
 /** One attempt to send a handoff. */
 export interface Attempt {
-  /** When the `sending` marker was committed; the start of the attempt if it never got that far. */
   at: string;
   /** SMTP or HTTP status code of the reply. */
   code?: number | null;
@@ -146,7 +142,6 @@ export interface BudgetRoom {
 
 /** The caller's own ids of a call. They are stored for correlation only. */
 export interface CallTrace {
-  /** From the `Mailonce-Call-Id` header, or from `_meta` of an MCP call. */
   id?: string | null;
   /** From `traceparent` (W3C Trace Context). */
   traceparent?: string | null;
@@ -339,7 +334,6 @@ export interface Endpoint {
   /** When the state last changed. */
   state_since: string;
   url: string;
-  /** API version that the endpoint was created with. */
   version: string;
 }
 
@@ -359,7 +353,6 @@ export interface EndpointPatch {
   include_text?: boolean | null;
   /** Rate limit in requests per second; `null` removes it. */
   rate_per_s?: number | null;
-  /** The `rev` that you read. If it is set, the call is refused when the endpoint has changed since. */
   rev?: number | null;
   url?: string | null;
 }
@@ -370,7 +363,6 @@ export interface EndpointTest {
   delivered: boolean;
   /** Why there was no response: `blocked name connect tls timeout broken`. */
   error?: "blocked" | "name" | "connect" | "tls" | "timeout" | "broken" | "status" | null;
-  /** The `webhook-id` of the test request. */
   id: string;
   latency_ms: number;
   /** Start of the response body, or the error message. */
@@ -469,7 +461,6 @@ export interface Inbox {
   expires_at?: string | null;
   id: string;
   mark_auto_submitted: boolean;
-  /** Number of messages that were received. */
   message_count: number;
   metadata: Record<string, string>;
   name?: string | null;
@@ -493,7 +484,6 @@ export interface InboxPatch {
   metadata?: Record<string, string> | null;
   name?: string | null;
   reply_to_likely_automatic?: boolean | null;
-  /** The `rev` that you read. If it is set, the call is refused when the inbox has changed since. */
   rev?: number | null;
   /** New lifetime from now, such as `30m` or `24h`. `0s` expires the inbox now; `null` makes it permanent. */
   ttl?: string | null;
@@ -513,7 +503,6 @@ export interface Intent {
   period?: string | null;
   /** Type of the email, such as `order.confirmation`. */
   type: string;
-  /** Increase it to send about the same entity again on purpose; 1 by default. */
   version?: number | null;
 }
 
@@ -631,9 +620,7 @@ export interface Message {
 
 /** Conditions on the message of the artifact. */
 export interface MessageMatch {
-  /** An address, or `@domain`. */
   from?: string | null;
-  /** Part of the subject. */
   subject?: string | null;
 }
 
@@ -671,7 +658,6 @@ export interface NewEndpoint {
 /** An inbox to create. Set `address`, or `username` and `domain`, or neither for a random address. */
 export interface NewInbox {
   address?: string | null;
-  /** Name of the agent that uses the inbox. */
   agent?: string | null;
   /** Registrable domains whose links are allowed, at most 50. When empty, links are judged by the sender's domain. */
   allowed_link_domains?: string[];
@@ -685,7 +671,6 @@ export interface NewInbox {
   /** Whether replies have the header `Auto-Submitted`, which marks them as written by a machine. */
   mark_auto_submitted?: boolean;
   metadata?: Record<string, string>;
-  /** Display name for mail from this inbox. */
   name?: string | null;
   /** Whether agents may reply to mail that is likely, but not certainly, automatic. */
   reply_to_likely_automatic?: boolean;
@@ -696,7 +681,6 @@ export interface NewInbox {
 
 /** A request for the lease of a thread. */
 export interface NewLease {
-  /** Name of the agent, shown to others; the name of the API key by default. */
   holder?: string | null;
   /** Token of your current lease, to renew it. */
   token?: string | null;
@@ -708,7 +692,6 @@ export interface NewLease {
 export interface NewWatch {
   /** How often the agent may request that the email is sent again, at most 100; 1 by default. */
   budget?: number | null;
-  /** When the watch ends: an RFC 3339 time, or a duration from now such as `5m`. 10 minutes by default, at most 7 days. */
   deadline?: string | null;
   /** `true`: only messages with an authenticated sender count. */
   require_auth?: boolean | null;
@@ -716,7 +699,6 @@ export interface NewWatch {
 
 /** A request for messages to work on. */
 export interface NextMessages {
-  /** Name of the agent, shown to others; the name of the API key by default. */
   holder?: string | null;
   /** Maximum number of messages, 1 to 10; 1 by default. */
   limit?: number | null;
@@ -751,7 +733,6 @@ export interface Notice {
   endpoint: string;
   /** Cursor of the event. */
   event: string;
-  /** Id of the notice; the `webhook-id` header of every attempt. */
   id: string;
   /** When the next attempt is due; null while an earlier notice about the same object is pending. */
   next_attempt_at?: string | null;
@@ -776,11 +757,9 @@ export interface Party {
 
 /** What one check decided about an email. */
 export interface PolicyStep {
-  /** Id of the rule or budget. */
   id?: string | null;
   /** `request sender stop suppression list rule budget guard` */
   kind: "request" | "sender" | "stop" | "suppression" | "list" | "rule" | "budget" | "guard";
-  /** Name of the rule or budget, or of the check: `request sender stops suppressions lists overlaps looks_duplicate cap`. */
   name: string;
   /** `pass hold refuse flag observe`; `observe`: the rule only records what it would have done. */
   verdict: "pass" | "hold" | "refuse" | "flag" | "observe";
@@ -884,7 +863,6 @@ export interface RenderedMessage {
   complete?: boolean | null;
   /** The header fields; only in the view `full`. */
   headers?: HeaderField[] | null;
-  /** Sanitized HTML without active or remote content; only in the view `full`. */
   html?: string | null;
   injection_flags: InjectionFlag[];
   links: Link[];
@@ -929,7 +907,6 @@ export interface ReplyCounts {
 export interface ReplyTarget {
   /** Risks: `other_domain` (another organization than the sender's) and `auth_failed` (authentication failed). */
   flags: ("other_domain" | "auth_failed")[];
-  /** The Reply-To addresses, or the sender without any. */
   to: string[];
 }
 
@@ -953,7 +930,6 @@ export interface ResolveEmail {
   handoff?: number | null;
   /** Reason, for people who read the timeline later. */
   reason?: string | null;
-  /** The `rev` of the email that you read; the call is refused if the email has changed since. */
   rev: number;
 }
 
@@ -970,7 +946,6 @@ export interface RuleHit {
   /** Actions of the rule, such as `folder` and `label`. */
   actions: ("block" | "folder" | "label" | "skip_agent" | "mark_read" | "approve" | "approve_new_recipients")[];
   id: string;
-  /** Name of the rule at that time. */
   name: string;
 }
 
@@ -984,7 +959,6 @@ export interface Send {
   cc?: Addresses;
   /** One-time token of a held email that looks like an earlier one: confirms that it is a different email. */
   distinct_token?: string | null;
-  /** Sender: `agent@example.com` or `Name <agent@example.com>`. */
   from: string;
   /** Custom headers, by name. */
   headers?: Record<string, string> | null;
@@ -1034,7 +1008,6 @@ export interface SendReceipt {
   rev: number;
   /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
   state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
-  /** The thread of a reply. */
   thread_id?: string | null;
   tightest_budget?: BudgetRoom | null;
 }
@@ -1075,11 +1048,9 @@ export interface TemplateRef {
 
 /** The template that writes an email. */
 export interface TemplateUse {
-  /** Name of the template. */
   name: string;
   /** Values, by variable. */
   variables?: Record<string, unknown> | null;
-  /** The version; the newest by default. */
   version?: number | null;
 }
 
@@ -1124,7 +1095,6 @@ export interface ThreadPage {
 export interface ThreadPatch {
   /** Whether the thread is handled: nothing is left to do. */
   handled?: boolean | null;
-  /** Replaces all labels. */
   labels?: string[] | null;
 }
 

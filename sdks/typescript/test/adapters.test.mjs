@@ -1,5 +1,5 @@
 // The adapters, driven by scripted models that repeat, re-word, rename and run tools twice: one mail, one reply. With the
-// real server the sink behind it counts. Needs MAILONCE_WEATHER, MAILONCE_URL and a key.
+// real server the sink behind it counts. Needs MAILONCE_FAULT_PROXY, MAILONCE_URL and a key.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -16,7 +16,7 @@ import { z } from "zod";
 setTracingDisabled(true);
 
 const FROM = "agent@mailonce.test";
-const { MAILONCE_CONTRACT, MAILONCE_URL: SERVER, MAILONCE_WEATHER: CONTROL } = process.env;
+const { MAILONCE_CONTRACT, MAILONCE_URL: SERVER, MAILONCE_FAULT_PROXY: CONTROL } = process.env;
 const LISTED = JSON.parse(readFileSync(`${MAILONCE_CONTRACT}/tools.json`, "utf8"));
 const mail = {
   to: "ada@example.com",
@@ -130,19 +130,19 @@ function unique() {
   return { ...mail, to: `ada-${id}@example.com`, entity: `order_${id}`, text: "Thank you, it is on its way." };
 }
 
-async function weather(path, body) {
+async function faultProxy(path, body) {
   return (await fetch(CONTROL + path, body && { method: "POST", body: JSON.stringify(body) })).json();
 }
 
 /** A client behind a proxy that plays these faults. */
 async function through(faults) {
-  const { url } = await weather("/proxy", { to: SERVER, faults });
+  const { url } = await faultProxy("/proxy", { to: SERVER, faults });
   return new Mailonce({ baseUrl: url, backoffMs: 5, timeoutMs: 2000 });
 }
 
 /** How many mails for `to` the sink has, a while after the first. */
 async function mailsFor(to) {
-  const count = async () => (await weather(`/mails?to=${encodeURIComponent(to)}`)).count;
+  const count = async () => (await faultProxy(`/mails?to=${encodeURIComponent(to)}`)).count;
   const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   for (let tries = 0; tries < 100 && (await count()) === 0; tries++) await pause(50);
   await pause(150);

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Mailonce, MailonceError, onceTool } from "mailonce";
 
-const { MAILONCE_WEATHER: CONTROL, MAILONCE_URL: SERVER } = process.env;
+const { MAILONCE_FAULT_PROXY: CONTROL, MAILONCE_URL: SERVER } = process.env;
 const mo = new Mailonce();
 const run = Math.random().toString(36).slice(2, 8);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

@@ -46,7 +46,7 @@ test("a thread is worked on by one at a time, for longer than a lease lasts", as
     await assert.rejects(mo.threads.lease(message.thread_id, { holder: "two" }), { code: "leased", retry: "later" });
     await mo.messages.reply(message.id, { text: "Hello.", lease: lease.token });
   });
-  // Without a wish the work comes next, and the lease is given back however it ends.
+  // Without options the work is the next argument, and the lease is released however it ends.
   const held = await mo.threads.withLease(message.thread_id, async (lease) => lease.holder);
   assert.equal(typeof held, "string");
   const failing = mo.threads.withLease(message.thread_id, () => Promise.reject(new Error("no")), { timeoutMs: 5000 });

@@ -206,11 +206,9 @@ impl Claim {
         let is_known = self.completed_by.contains(&token.fence);
         let is_in_time = self.is_latest(token) && matches!(self.state, ClaimState::Claimed | ClaimState::Begun);
         let was_completed = self.state == ClaimState::Completed;
-        if !is_in_time && mutant!("claim-late-completion-refused") {
-            return refuse(ClaimRefusal::StaleToken);
-        }
-        if !is_in_time && mutant!("claim-late-completion-dropped") {
-            return (Applied, None, None);
+        #[cfg(feature = "failpoints")]
+        if let Some(status) = super::mutants::late_completion(is_in_time) {
+            return (status, None, None);
         }
         let presence = self.result;
         let new_result = self.keep_result(result);

@@ -1,8 +1,11 @@
-//! Mutants of claims whose lease ends. Compiled only with the feature `failpoints`; see [`crate::mutant`].
+//! Mutants of claims: wrong ends of leases, and wrong answers to late completions. Compiled only with the feature `failpoints`; see [`crate::mutant`].
 
 use serde_json::json;
 
-use super::{Claim, ClaimClock, ClaimState, LostHolderPolicy, RETRY_AFTER_MS, RepeatCause};
+use super::{
+    Claim, ClaimClock, ClaimState, LostHolderPolicy, RETRY_AFTER_MS, RepeatCause,
+    action::{ClaimActionStatus, ClaimRefusal},
+};
 use crate::{
     events::event::{EventKind, NewEvent},
     mutant::is_on,
@@ -30,6 +33,16 @@ pub(super) fn alter_lapse(before: &Claim, claim: &mut Claim, events: &mut Vec<Ne
     }
     if claim.repeat_cause == Some(RepeatCause::Policy) && !before.retried && is_on("claim-repeat-unflagged") {
         claim.repeat_cause = before.repeat_cause;
+    }
+}
+
+/// A wrong answer to a completion that comes after the lease ended. `None` keeps the right one.
+pub(super) fn late_completion(is_in_time: bool) -> Option<ClaimActionStatus> {
+    let refused = ClaimActionStatus::Refused(ClaimRefusal::StaleToken);
+    match is_in_time {
+        false if is_on("claim-late-completion-refused") => Some(refused),
+        false if is_on("claim-late-completion-dropped") => Some(ClaimActionStatus::Applied),
+        _ => None,
     }
 }
 

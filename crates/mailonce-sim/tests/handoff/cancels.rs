@@ -21,7 +21,7 @@ const CALLERS: usize = 8;
 const MAX_HEAD_START_MICROS: u64 = 30_000;
 
 #[test]
-fn what_was_cancelled_was_never_sent() {
+fn a_cancelled_email_was_never_sent() {
     let (binary, outside, root, seed) = (binary(), SinkFixture::new(SinkKind::Relay), temp_dir(), seed_from_env());
     let servers = ServerFixture {
         config: outside.outbound_target().toml(),

@@ -216,6 +216,21 @@ async fn a_rebinding_name_is_resolved_once_per_connection() {
 }
 
 #[tokio::test]
+async fn a_refused_internal_address_names_the_setting_that_permits_it() {
+    let hint = "the operator of the server can permit its network with the setting `webhooks.allow`";
+    let policy = EgressPolicy::new(Vec::new(), false).with_lookup(ScriptedLookup::new(&[&["10.0.0.1"]]));
+    for url in ["https://127.0.0.1/", "https://10.0.0.1/", "https://localhost/"] {
+        let refusal = policy.check_url(url).unwrap_err();
+        assert!(refusal.contains(hint), "{url}: {refusal}");
+    }
+    let target = policy.check_url("https://hooks.example.com/").unwrap();
+    let Err(DialError::Forbidden(refusal)) = policy.open_tcp(&target, PATIENCE).await else { panic!("not refused") };
+    assert!(refusal.contains(hint), "{refusal}");
+    let refusal = policy.check_url("https://user@hooks.example.com/").unwrap_err();
+    assert!(!refusal.contains("webhooks.allow"), "the setting does not permit credentials: {refusal}");
+}
+
+#[tokio::test]
 async fn a_dns_error_opens_no_connection() {
     let policy = EgressPolicy::new(Vec::new(), true).with_lookup(ScriptedLookup::new(&[]));
     let target = policy.check_url("https://hooks.example.com/").unwrap();

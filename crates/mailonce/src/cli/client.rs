@@ -154,7 +154,10 @@ impl CliClient {
 
     /// A builder of the SDK client for this server.
     pub(super) fn sdk(&self) -> mailonce_sdk::Builder {
-        mailonce_sdk::Client::builder().place(self.server.0.clone()).api_key(&self.api_key).max_retries(MAX_RETRIES)
+        mailonce_sdk::Client::builder()
+            .server_url(self.server.0.clone())
+            .api_key(&self.api_key)
+            .max_retries(MAX_RETRIES)
     }
 
     /// Converts an error of the SDK.

@@ -6,7 +6,7 @@ use mailonce_sdk::http as sdk;
 use std::{path::Path, time::Duration};
 use tokio::time::timeout;
 
-pub(crate) use sdk::{Answer, Following, Line, Request as Call, Stream, Trouble};
+pub(crate) use sdk::{Answer, Connection, Request as Call, RequestError, Stream, StreamingResponse};
 
 use super::UsageError;
 use crate::tls::load_ca_file;
@@ -17,13 +17,13 @@ const USER_AGENT: &str = concat!("mailonce-cli/", env!("CARGO_PKG_VERSION"));
 
 /// A server that can be called.
 #[derive(Clone)]
-pub(crate) struct ApiServer(pub(crate) sdk::Place);
+pub(crate) struct ApiServer(pub(crate) sdk::ServerUrl);
 
 impl ApiServer {
     /// A server by its base URL. Trusts the public authorities and those in a PEM file.
     pub(crate) fn new(url: &str, ca_file: Option<&Path>) -> anyhow::Result<Self> {
         let roots = load_ca_file(ca_file).map_err(|error| UsageError(format!("{error:#}")))?;
-        Ok(Self(sdk::Place::new(url, &roots, USER_AGENT).map_err(|bad| UsageError(format!("the URL {bad}")))?))
+        Ok(Self(sdk::ServerUrl::new(url, &roots, USER_AGENT).map_err(|bad| UsageError(format!("the URL {bad}")))?))
     }
 
     /// The normalized URL.
@@ -32,32 +32,32 @@ impl ApiServer {
     }
 
     /// Opens a connection without sending anything.
-    pub(crate) async fn open_stream(&self) -> Result<Box<dyn Stream>, Trouble> {
+    pub(crate) async fn open_stream(&self) -> Result<Box<dyn Stream>, RequestError> {
         self.0.open().await
     }
 
     /// Opens a connection for one request.
-    pub(crate) async fn connect(&self) -> anyhow::Result<Line> {
-        Ok(self.0.line().await?)
+    pub(crate) async fn connect(&self) -> anyhow::Result<Connection> {
+        Ok(self.0.connect().await?)
     }
 
     /// Calls once, on a new connection.
     pub(crate) async fn call(&self, call: &Call) -> anyhow::Result<Answer> {
-        let line = self.connect().await.with_context(|| NoAnswer::of(self.url()))?;
-        self.call_on(line, call).await
+        let connection = self.connect().await.with_context(|| NoAnswer::of(self.url()))?;
+        self.call_on(connection, call).await
     }
 
     /// Calls once, on a new connection, and returns as soon as the answer begins.
-    pub(crate) async fn follow(&self, call: &Call) -> anyhow::Result<Following> {
-        timeout(RESPONSE_TIMEOUT, self.0.follow(call))
+    pub(crate) async fn follow(&self, call: &Call) -> anyhow::Result<StreamingResponse> {
+        timeout(RESPONSE_TIMEOUT, self.0.open_stream(call))
             .await
             .context(NoAnswer("no answer in time".to_owned()))?
             .with_context(|| NoAnswer::of(self.url()))
     }
 
     /// Calls once, on an open connection.
-    pub(crate) async fn call_on(&self, line: Line, call: &Call) -> anyhow::Result<Answer> {
-        Ok(timeout(RESPONSE_TIMEOUT, self.0.ask_on(line, call))
+    pub(crate) async fn call_on(&self, connection: Connection, call: &Call) -> anyhow::Result<Answer> {
+        Ok(timeout(RESPONSE_TIMEOUT, self.0.call_on(connection, call))
             .await
             .context(NoAnswer("no answer in time".to_owned()))??)
     }

@@ -1,4 +1,4 @@
-"""Email for agents that happens once: a send without an intent or a key does not type-check."""
+"""Idempotent email for agents: a send without an intent or a key does not type-check."""
 
 from ._async.client import AsyncMailonce
 from ._async.lease import AsyncHeldLease

@@ -1,4 +1,4 @@
-"""One call, without the network: its bytes, and what an answer means for another try."""
+"""One call, without the network: its request, and whether a response may be retried."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from ._key import check_key
 from ._shape import wire
 
 VERSION = "0.1.0"
-WIRE = "2026-11-15"
-"""The wire format that this SDK was made for."""
-LONGEST_PAUSE = 8.0
+API_VERSION = "2026-11-15"
+"""The API version that this SDK was built for."""
+MAX_PAUSE = 8.0
 RETRIES = 12
-"""With the usual `backoff` that is 32 to 64 seconds of pauses, enough for a restart of the server."""
-LONGEST_TOLD_PAUSE = 60.0
-"""A longer Retry-After is for the caller to wait."""
+"""With the default `backoff` the pauses add up to 32 to 64 seconds, enough for a restart of the server."""
+MAX_RETRY_AFTER = 60.0
+"""A longer Retry-After is returned to the caller as an error."""
 
 
 class CallOptions(TypedDict, total=False):
-    """What every call takes besides what it says."""
+    """Options that every call takes."""
 
     idempotency_key: str | None
-    """The name of this wish. Calls other than sends get one of their own, so that their repeats are safe."""
+    """The idempotency key of this call. Calls other than sends get a random one, so that their retries are safe."""
     timeout: float | None
-    """Seconds that one try may take. What the server is asked to hold comes on top."""
+    """Timeout of one try in seconds. The time that the server is asked to wait is added."""
     max_retries: int | None
     call_id: str | None
-    """The id that a framework gave this call. Told along for correlation; it decides nothing."""
+    """The id that a framework gave this call. Only for correlation; it is not an idempotency key."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a client behaves."""
+    """Configuration of a client."""
 
     base_url: str
     api_key: str = field(repr=False)
@@ -60,22 +60,22 @@ class Settings:
         return cls(url.rstrip("/"), key, max_retries, timeout, backoff)
 
     def pause(self, tried: int) -> float:
-        """The pause before try `tried + 1`. Its random part keeps callers that failed together apart."""
-        return (1 - random.random() / 2) * min(self.backoff * 2.0 ** (tried - 1), LONGEST_PAUSE)
+        """The pause before try `tried + 1`, with a random part so that callers do not retry together."""
+        return (1 - random.random() / 2) * min(self.backoff * 2.0 ** (tried - 1), MAX_PAUSE)
 
 
 @dataclass(frozen=True)
 class Download:
-    """Bytes, with what their sender says they are."""
+    """Bytes, with the content type that their sender declared."""
 
     content_type: str
-    """The type that was declared; never trust it."""
+    """The declared content type; do not trust it."""
     content: bytes
 
 
 @dataclass(frozen=True)
 class Call:
-    """What is asked. Its bytes are made once, so that every repeat is the same."""
+    """A request. It is serialized once, so that every retry has the same bytes."""
 
     method: str
     path: str
@@ -83,13 +83,13 @@ class Call:
     body: Any = None
     headers: Mapping[str, str | None] = field(default_factory=dict)
     hold: float = 0
-    """Seconds that the server may hold the call."""
+    """Seconds that the server may wait before it responds."""
     mint: bool = False
-    """Whether the call gets a key when the caller names none; others are safe to repeat by nature."""
+    """Whether the call gets a random key if the caller passes none. Other calls are idempotent without one."""
     repeat: bool = True
-    """A send that nothing names is made once: a repeat could do it twice."""
+    """False for a send without an intent or a key: a retry could send twice."""
     bytes_: bool = False
-    """Whether the answer is a `Download`; else it is JSON."""
+    """Whether the response is a `Download`; otherwise it is JSON."""
 
     def request(self, settings: Settings, options: CallOptions) -> dict[str, Any]:
         """The arguments of httpx."""
@@ -97,7 +97,7 @@ class Call:
             "Authorization": f"Bearer {settings.api_key}",
             "Accept": "*/*" if self.bytes_ else "application/json",
             "Mailonce-Client": f"python/{VERSION}",
-            "Mailonce-Version": WIRE,
+            "Mailonce-Version": API_VERSION,
         }
         key = options.get("idempotency_key")
         if key is not None:
@@ -129,16 +129,16 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Lost:
-    """A try that gave no success: whether another may follow, and after which pause."""
+class FailedTry:
+    """A failed try: whether the call may be retried, and after which pause."""
 
     error: MailonceError
-    again: bool
+    may_retry: bool
     pause: float | None = None
 
 
-def judge(response: httpx.Response, base_url: str, bytes_: bool = False) -> Lost | Any:
-    """What an answer says: its JSON, None for 204, its bytes where they are wanted, or that it is no success."""
+def judge(response: httpx.Response, base_url: str, bytes_: bool = False) -> FailedTry | Any:
+    """Parses a response: its JSON, None for 204, its bytes if `bytes_`, or `FailedTry` if it is not a success."""
     if not response.is_success:
         return _refused(response, base_url)
     if bytes_:
@@ -148,19 +148,19 @@ def judge(response: httpx.Response, base_url: str, bytes_: bool = False) -> Lost
     try:
         return response.json()
     except ValueError:
-        # Cut on its way, or by somebody in between: the same key finds out.
-        return Lost(no_answer("the answer is no JSON", str(response.url)), True)
+        # The response was cut off or changed by a proxy. A retry with the same key tells what happened.
+        return FailedTry(no_answer("the answer is no JSON", str(response.url)), True)
 
 
-def _refused(response: httpx.Response, base_url: str) -> Lost:
+def _refused(response: httpx.Response, base_url: str) -> FailedTry:
     error = refusal(response.status_code, response.text, str(response.url), base_url)
     try:
-        told: float | None = max(float(response.headers["retry-after"]), 0)
+        retry_after: float | None = max(float(response.headers["retry-after"]), 0)
     except (KeyError, ValueError):
-        told = None
-    # "later" is for the caller to decide, save where the server only asks for a slower pace.
-    again = error.retry == "same" or error.status == 429
-    return Lost(error, again and (told or 0) <= LONGEST_TOLD_PAUSE, told)
+        retry_after = None
+    # `later` is for the caller to decide, except for a rate limit.
+    may_retry = error.retry == "same" or error.status == 429
+    return FailedTry(error, may_retry and (retry_after or 0) <= MAX_RETRY_AFTER, retry_after)
 
 
 def _text(value: Any) -> str:
@@ -168,7 +168,7 @@ def _text(value: Any) -> str:
 
 
 def at(name: str) -> str:
-    """A part of a path."""
+    """Percent-encodes an id for a path."""
     if not isinstance(name, str) or name in ("", ".", ".."):
         raise MailonceError("invalid_field", "an id is missing", next="Pass the id of the thing.")
     return quote(name, safe="")
@@ -179,14 +179,14 @@ def prefer(wait: float | None) -> dict[str, str | None]:
 
 
 def under(key: str | None, options: CallOptions | None) -> CallOptions:
-    """The options with the key that stands beside them."""
+    """The options, with the key that was passed as an argument."""
     if key is None:
         return options or {}
     return {**(options or {}), "idempotency_key": key}
 
 
 def named(intent: bool, options: CallOptions, without_key: bool) -> bool:
-    """Whether a send may be repeated. Callers without a type checker are told what it would have told them."""
+    """Whether a send may be retried. Raises what a type checker would have found."""
     if intent or options.get("idempotency_key") is not None:
         return True
     if without_key:

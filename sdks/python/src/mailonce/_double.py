@@ -1,6 +1,6 @@
-"""What the server in memory decides: keys, answers, codes and work, by the rules of the real one.
+"""The in-memory fake server: idempotency keys, replies, codes and work, by the rules of the real server.
 
-It has no guards against loops, no caps, no transports and no clock.
+It has no loop guards, no limits, no transports and no clock.
 """
 
 from __future__ import annotations
@@ -15,20 +15,31 @@ from ._key import bare_address, derive_key
 from .wire import Intent
 
 Body = dict[str, Any]
-Told = tuple[int, Any]
+StatusAndBody = tuple[int, Any]
 
-WORDS = {"subject", "text", "html", "headers", "tags", "metadata"}
-"""What a first wording forgives."""
+CONTENT_FIELDS = {"subject", "text", "html", "headers", "tags", "metadata"}
+"""Fields that `first_wins` allows to differ."""
 RECIPIENTS = ("to", "cc", "bcc", "reply_to")
-MEANING = ("from", *RECIPIENTS, "subject", "text", "html", "headers", "attachments", "tags", "metadata", "scheduled_at")
+COMPARED_FIELDS = (
+    "from",
+    *RECIPIENTS,
+    "subject",
+    "text",
+    "html",
+    "headers",
+    "attachments",
+    "tags",
+    "metadata",
+    "scheduled_at",
+)
 
 
-class Marks(NamedTuple):
-    """What a call carries beside what it says."""
+class CallHeaders(NamedTuple):
+    """The idempotency key and the call id of a request."""
 
     key: str | None
     call: Body | None
-    """What the caller calls it."""
+    """The `Mailonce-Call-Id`."""
 
 
 class Refused(Exception):
@@ -45,38 +56,40 @@ class Refused(Exception):
         }
 
 
-class Desk:
+class FakeServer:
     def __init__(self) -> None:
         self.mails: list[Body] = []
         self._keys: dict[str, Body] = {}
-        self._others: dict[str, Told] = {}
+        self._keyed_responses: dict[str, StatusAndBody] = {}
         self._inboxes: dict[str, Body] = {}
         self._messages: list[Body] = []
         self._last = 0
 
-    def act(self, method: str, path: str, query: dict[str, str], marks: Marks, body: Any) -> Told:
+    def act(self, method: str, path: str, query: dict[str, str], headers: CallHeaders, body: Any) -> StatusAndBody:
         _, _, what, name, verb, *_ = [unquote(part) for part in path.split("/")] + ["", "", ""]
         match (method, what, name, verb):
             case ("POST", "emails", "", _):
-                return self._send(body, marks)
+                return self._send(body, headers)
             case ("POST", "emails", "batch", _):
-                return self._batch(body, marks)
+                return self._batch(body, headers)
             case ("GET", "emails", _, _):
-                return self._look(name, query)
+                return self._get_emails(name, query)
             case ("POST", "messages", _, "reply"):
-                return self._reply(name, body, marks)
+                return self._reply(name, body, headers)
             case ("GET", _, _, _):
                 return self._read(what, name, verb, query)
             case _:
-                told = self._others.get(marks.key or "") or self._other(method, what, name, verb, body or {})
-                if marks.key is not None:
-                    self._others[marks.key] = told
-                return told
+                response = self._keyed_responses.get(headers.key or "") or self._keyed_call(
+                    method, what, name, verb, body or {}
+                )
+                if headers.key is not None:
+                    self._keyed_responses[headers.key] = response
+                return response
 
     def receive(self, to: str, from_: str, subject: str, text: str, code: str | None) -> str:
         name, inbox = self._id(), bare_address(to) or to
         self._inboxes.setdefault(inbox, self._inbox(inbox))
-        place = 1 + sum(1 for one in self._messages if one["inbox"] == inbox)
+        number = 1 + sum(1 for one in self._messages if one["inbox"] == inbox)
         artifacts = [] if code is None else [self._artifact(code, name, inbox, from_)]
         blank = (
             "to",
@@ -96,7 +109,7 @@ class Desk:
             "inbox": inbox,
             "inbox_id": inbox,
             "thread_id": self._id(),
-            "cursor": f"1-{place}",
+            "cursor": f"1-{number}",
             "rev": 1,
             "recipient": to,
             "subject": subject,
@@ -116,42 +129,46 @@ class Desk:
         self._messages.append(message)
         return name
 
-    def _send(self, mail: Body, marks: Marks, child: str | None = None) -> Told:
+    def _send(self, mail: Body, headers: CallHeaders, child: str | None = None) -> StatusAndBody:
         to = _many(mail.get("to"))
         if not to or any(bare_address(one) is None for one in to):
             raise Refused(422, "invalid_field", "`to` is no address", field="to")
         intent = mail.get("intent")
         derived = derive_key(Intent(**intent), to) if intent else None
-        key = derived if derived and child else child or marks.key or derived
+        key = derived if derived and child else child or headers.key or derived
         mode = mail.get("on_mismatch") or ("first_wins" if key and key == derived else "reject")
-        return self._accept(mode, mail, Marks(key, marks.call))
+        return self._accept(mode, mail, CallHeaders(key, headers.call))
 
-    def _accept(self, mode: str, mail: Body, marks: Marks) -> Told:
-        key = marks.key
+    def _accept(self, mode: str, mail: Body, headers: CallHeaders) -> StatusAndBody:
+        key = headers.key
         bound = self._keys.get(key) if key is not None else None
         if bound is None:
-            gone = {**mail, "id": self._id(), "key": key, **({"call": marks.call} if marks.call else {})}
-            self.mails.append(gone)
-            bound = {"mail": gone, "suppressed": []}
+            sent = {**mail, "id": self._id(), "key": key, **({"call": headers.call} if headers.call else {})}
+            self.mails.append(sent)
+            bound = {"mail": sent, "suppressed": []}
             if key is not None:
                 self._keys[key] = bound
-            return 202, _told(bound, "first", False)
+            return 202, _receipt(bound, "first", False)
         first = bound["mail"]
-        differs = [field for field in MEANING if _meant(field, mail.get(field)) != _meant(field, first.get(field))]
-        other = bool(differs) and (mode == "reject" or not WORDS.issuperset(differs))
-        _suppress(bound, "mismatch" if other else "payload_differs" if differs else "key_replay", marks)
+        differs = [
+            field
+            for field in COMPARED_FIELDS
+            if _comparable(field, mail.get(field)) != _comparable(field, first.get(field))
+        ]
+        other = bool(differs) and (mode == "reject" or not CONTENT_FIELDS.issuperset(differs))
+        _suppress(bound, "mismatch" if other else "payload_differs" if differs else "key_replay", headers)
         if other:
             detail = f"the key belongs to email {first['id']}, which differs in: {', '.join(differs)}"
             raise Refused(422, "key_mismatch", detail, differing_fields=differs, original_email=first["id"], key=key)
-        return 200, _told(bound, "replayed", bool(differs))
+        return 200, _receipt(bound, "replayed", bool(differs))
 
-    def _batch(self, mails: list[Body], marks: Marks) -> Told:
-        key, own = marks.key, Marks(None, marks.call)
-        told = [self._send(mail, own, None if key is None else f"{key}[{n}]") for n, mail in enumerate(mails)]
-        status = 200 if all(status == 200 for status, _ in told) else 202
-        return status, {"data": [body for _, body in told], "errors": []}
+    def _batch(self, mails: list[Body], headers: CallHeaders) -> StatusAndBody:
+        key, own = headers.key, CallHeaders(None, headers.call)
+        response = [self._send(mail, own, None if key is None else f"{key}[{n}]") for n, mail in enumerate(mails)]
+        status = 200 if all(status == 200 for status, _ in response) else 202
+        return status, {"data": [body for _, body in response], "errors": []}
 
-    def _look(self, name: str, query: dict[str, str]) -> Told:
+    def _get_emails(self, name: str, query: dict[str, str]) -> StatusAndBody:
         lists: Body = {"handoffs": [], "evidence": [], "timeline": []}
         shown: list[Body] = []
         for mail in self.mails:
@@ -165,34 +182,34 @@ class Desk:
         key = query.get("key")
         return 200, {"data": [mail for mail in reversed(shown) if key in (None, mail["key"])], "next_cursor": None}
 
-    def _reply(self, name: str, body: Body, marks: Marks) -> Told:
+    def _reply(self, name: str, body: Body, headers: CallHeaders) -> StatusAndBody:
         message = self._message(name)
         key = f"reply {name} {body.get('follow_up') or 0}"
         bound = self._keys.get(key)
         if bound is not None:
-            _suppress(bound, "already_answered", marks)
-            differs = _meant("text", body.get("text")) != _meant("text", bound["mail"].get("text"))
-            told = _told(bound, "replayed", differs)
-            return 200, {**told, "guard": "already_answered", "thread_id": message["thread_id"]}
+            _suppress(bound, "already_answered", headers)
+            differs = _comparable("text", body.get("text")) != _comparable("text", bound["mail"].get("text"))
+            response = _receipt(bound, "replayed", differs)
+            return 200, {**response, "guard": "already_answered", "thread_id": message["thread_id"]}
         message["state"] = "answered"
         mail = {"from": message["inbox"], "to": message["from"]["address"], "subject": f"Re: {message['subject']}"}
         mail |= {"text": body.get("text"), "reply_to_message": name}
-        status, answer = self._accept("first_wins", mail, Marks(key, marks.call))
+        status, answer = self._accept("first_wins", mail, CallHeaders(key, headers.call))
         return status, {**answer, "thread_id": message["thread_id"]}
 
-    def _read(self, what: str, name: str, verb: str, query: dict[str, str]) -> Told:
+    def _read(self, what: str, name: str, verb: str, query: dict[str, str]) -> StatusAndBody:
         if what == "messages" and not verb:
             return 200, self._message(name)
         if what == "inboxes" and not name:
             return 200, {"data": list(self._inboxes.values()), "next_cursor": None}
         if what != "inboxes" or verb not in ("", "messages", "wait"):
-            raise _absent(f"GET {what}/{verb}")
-        inbox = self._known(name)
+            raise _unsupported(f"GET {what}/{verb}")
+        inbox = self._find_inbox(name)
         if not verb:
             return 200, inbox
         after = query.get("after")
-        place = _place(after) if after else 0
-        data = [one for one in self._of(inbox) if _matches(one, query) and _place(one["cursor"]) > place]
+        after_number = _cursor_number(after) if after else 0
+        data = [one for one in self._of(inbox) if _matches(one, query) and _cursor_number(one["cursor"]) > after_number]
         if verb == "messages":
             return 200, {"data": data if after else data[::-1], "next_cursor": None}
         if not data:
@@ -200,13 +217,13 @@ class Desk:
         message = data[0] if after else data[-1]
         return 200, {"message": message, "cursor": message["cursor"]}
 
-    def _other(self, method: str, what: str, name: str, verb: str, body: Body) -> Told:
+    def _keyed_call(self, method: str, what: str, name: str, verb: str, body: Body) -> StatusAndBody:
         match (method, what, verb):
             case ("POST", "inboxes", "") if not name:
                 return self._create(body)
             case ("POST", "inboxes", "consume"):
                 query = {"has": "code", **(body.get("match") or {})}
-                messages = [one for one in self._of(self._known(name)) if _matches(one, query)]
+                messages = [one for one in self._of(self._find_inbox(name)) if _matches(one, query)]
                 codes = [one["artifacts"][0] for one in reversed(messages)]
                 # A repeat gets its own, everybody else the newest that nobody took.
                 own = [one for one in codes if one.get("consumed_for") == body["for"]]
@@ -216,16 +233,16 @@ class Desk:
                 every = (one for message in self._messages for one in message["artifacts"])
                 return self._consume(_found((one for one in every if one["id"] == name), f"artifact {name}"), body)
             case ("POST", "inboxes", "next"):
-                return self._next(self._known(name), body)
+                return self._next(self._find_inbox(name), body)
             case ("POST", "messages", "ack" | "nack" | "extend"):
                 message = self._message(name)
                 if verb != "extend" and message["state"] == "leased":
                     message["state"] = "skipped" if verb == "ack" else "unanswered"
                 return 200, {"message": message, "lease": _lease(message, "double")}
             case _:
-                raise _absent(f"{method} {what}/{verb}")
+                raise _unsupported(f"{method} {what}/{verb}")
 
-    def _create(self, body: Body) -> Told:
+    def _create(self, body: Body) -> StatusAndBody:
         username, domain = body.get("username") or f"inbox-{self._id()}", body.get("domain") or "mailonce.test"
         address = bare_address(body.get("address") or f"{username}@{domain}") or ""
         for inbox in self._inboxes.values():
@@ -236,14 +253,14 @@ class Desk:
         self._inboxes[address] = {**self._inbox(address), **body, "address": address}
         return 201, self._inboxes[address]
 
-    def _consume(self, artifact: Body, body: Body) -> Told:
+    def _consume(self, artifact: Body, body: Body) -> StatusAndBody:
         taken = artifact.setdefault("consumed_for", body["for"])
         if taken != body["for"]:
             raise Refused(409, "already_consumed", f"this code was taken for {taken}", consumed_for=taken)
         artifact.setdefault("consumed_at", _now())
         return 200, {"artifact": artifact}
 
-    def _next(self, inbox: Body, body: Body) -> Told:
+    def _next(self, inbox: Body, body: Body) -> StatusAndBody:
         free = [one for one in self._of(inbox) if one["state"] == "unanswered"][: body.get("limit") or 1]
         for message in free:
             message["state"] = "leased"
@@ -267,7 +284,7 @@ class Desk:
         caps = {"per_window": 3, "window_s": 300, "per_thread_per_day": 20, "per_recipient_per_day": 20}
         return {**marks, **flags, "caps": caps, "allowed_link_domains": [], "metadata": {}, "message_count": 0}
 
-    def _known(self, name: str) -> Body:
+    def _find_inbox(self, name: str) -> Body:
         every = self._inboxes.values()
         return _found((one for one in every if name.lower() in (one["id"], one["address"])), f"inbox {name}")
 
@@ -282,11 +299,11 @@ class Desk:
         return f"00000000-0000-7000-8000-{self._last:012}"
 
 
-def _suppress(bound: Body, reason: str, marks: Marks) -> None:
-    bound["suppressed"].append({"at": _now(), "channel": "http", "reason": reason, "call": marks.call})
+def _suppress(bound: Body, reason: str, headers: CallHeaders) -> None:
+    bound["suppressed"].append({"at": _now(), "channel": "http", "reason": reason, "call": headers.call})
 
 
-def _told(bound: Body, outcome: str, differs: bool) -> Body:
+def _receipt(bound: Body, outcome: str, differs: bool) -> Body:
     mail, first = bound["mail"], outcome == "first"
     accepted, sent = "Accepted; it will be sent once, so do not send it again.", "Already sent; there is nothing to do."
     dedupe = {
@@ -306,7 +323,7 @@ def _told(bound: Body, outcome: str, differs: bool) -> Body:
     }
 
 
-def _meant(field: str, value: Any) -> str:
+def _comparable(field: str, value: Any) -> str:
     """What a field means, as text: order and case of recipients, kinds of line ends and empty values do not count."""
     if not value:
         return ""
@@ -328,7 +345,7 @@ def _lease(message: Body, holder: str) -> Body:
     return {"token": f"lt_{message['id']}", "fence": 1, "holder": holder, "expires_at": _now()}
 
 
-def _place(cursor: str) -> int:
+def _cursor_number(cursor: str) -> int:
     return int(cursor.partition("-")[2] or 0)
 
 
@@ -342,7 +359,7 @@ def _found(items: Iterable[Body], what: str) -> Body:
     raise Refused(404, "not_found", f"there is no {what}")
 
 
-def _absent(what: str) -> Refused:
+def _unsupported(what: str) -> Refused:
     return Refused(
         501, "not_in_double", f"the double does not know {what}", next="Test this call against mailonce dev."
     )

@@ -1,4 +1,4 @@
-"""The tools of the server in memory: those that send, answer, read, wait and take. It holds no look-alikes."""
+"""The tools of the in-memory server: sending, replying, reading, waiting and consuming. It has no content guard."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ._definitions import TOOLS
-from ._double import Body, Desk, Marks, Refused
+from ._double import Body, CallHeaders, FakeServer, Refused
 
 Ask = Callable[..., Any]
-"""Makes a call of the desk: method, path, body and query."""
+"""Calls the fake server: method, path, body and query."""
 
 
-def use_tool(desk: Desk, marks: Marks, message: Any) -> tuple[int, Any]:
+def use_tool(server: FakeServer, headers: CallHeaders, message: Any) -> tuple[int, Any]:
     def ask(method: str, path: str, body: Body | None = None, query: Body | None = None) -> Any:
         wanted = {name: value for name, value in (query or {}).items() if value is not None}
-        return desk.act(method, f"/v1/{path}", wanted, marks, body)[1]
+        return server.act(method, f"/v1/{path}", wanted, headers, body)[1]
 
     name, given = message["params"]["name"], message["params"].get("arguments") or {}
     answer, is_error = _answered(name, given, ask)
@@ -27,8 +27,8 @@ def _answered(name: str, given: Body, ask: Ask) -> tuple[Body, bool]:
         return _run(name, _checked(name, given), ask), False
     except Refused as refused:
         problem = refused.problem
-        told = {word: problem.get(word) for word in ("next", "detail", "field", "consumed_for")}
-        answer = {"status": problem["code"], **{word: value for word, value in told.items() if value is not None}}
+        response = {word: problem.get(word) for word in ("next", "detail", "field", "consumed_for")}
+        answer = {"status": problem["code"], **{word: value for word, value in response.items() if value is not None}}
         return answer, refused.status != 409
 
 
@@ -77,8 +77,8 @@ def _run(name: str, given: Body, ask: Ask) -> Body:
 
 def _sent(receipt: Body, already: str) -> Body:
     status = "accepted" if receipt["dedupe"]["outcome"] == "first" else already
-    told = {"email": receipt["id"], **{word: receipt[word] for word in ("state", "next", "dedupe")}}
-    return {"status": status, **told}
+    receipt_fields = {"email": receipt["id"], **{word: receipt[word] for word in ("state", "next", "dedupe")}}
+    return {"status": status, **receipt_fields}
 
 
 def _shown(message: Body) -> Body:

@@ -1,4 +1,4 @@
-"""What a caller learns when a call did not do what it asked."""
+"""Errors of calls."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class MailonceError(Exception):
-    """Every failure of a call. Branch on `code`; `next` is one sentence that a person or a model can act on.
+    """The error of a call. Branch on `code`; `next` is one sentence that a person or a model can act on.
 
-    The codes of the server have a page each under `/docs/errors`; the SDK adds `no_answer`: the call may or may not
+    The codes of the server are documented under `/docs/errors`; the SDK adds `no_answer`: the call may or may not
     have arrived.
     """
 
@@ -32,17 +32,17 @@ class MailonceError(Exception):
         self.detail = detail
         self.next = next
         self.retry = retry
-        """Whether the same call may be made again: `never`, `same` (unchanged, with the same key) or `later`."""
+        """Whether the same call may be retried: `never`, `same` (unchanged, with the same key) or `later`."""
         self.status = status
-        """The HTTP status; 0 when there was no answer."""
+        """The HTTP status; 0 if there was no response."""
         self.field = field
-        """The field at fault, if one is."""
+        """The invalid field, if the error is about one."""
         self.url = url
         """The URL of the call, if there was one."""
         self.docs_url = docs_url
         """The URL of the page about this code, if the server answered."""
         self.details: Mapping[str, Any] = details or {}
-        """Further members of the answer, by code: `differing_fields`, `original_email`, `holder` …"""
+        """Further members of the problem, depending on the code: `differing_fields`, `original_email`, `holder` …"""
 
     def __str__(self) -> str:
         places = ", ".join(place for place in (self.url, self.docs_url and f"see {self.docs_url}") if place)
@@ -51,7 +51,7 @@ class MailonceError(Exception):
 
 
 def refusal(status: int, text: str, url: str | None, base_url: str) -> MailonceError:
-    """The error of an answer that is no success. Whoever stands in between may not speak RFC 9457."""
+    """The error of an unsuccessful response. A proxy in between may not send an RFC 9457 problem."""
     try:
         body = json.loads(text)
     except ValueError:
@@ -84,6 +84,6 @@ def refusal(status: int, text: str, url: str | None, base_url: str) -> MailonceE
 
 
 def no_answer(detail: str, url: str | None = None) -> MailonceError:
-    """Nobody can tell whether the call arrived."""
+    """No response: the call may or may not have arrived."""
     advice = "Make the same call again with the same key; whatever was accepted before will be found."
     return MailonceError("no_answer", detail, retry="same", next=advice, url=url)

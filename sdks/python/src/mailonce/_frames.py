@@ -1,4 +1,4 @@
-"""Server-sent events. A frame that was cut short is not seen; the cursor before it brings it back."""
+"""Server-sent events. An incomplete frame is dropped, because the stream resumes from the cursor before it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ._error import no_answer
 
-LONGEST_LINE = 4_000_000
+MAX_LINE_CHARS = 4_000_000
 
 
 class Frames:
@@ -24,7 +24,7 @@ class Frames:
         self._rest += self._decoder.decode(piece)
         # A CR at the end may be the first half of a CRLF.
         *lines, self._rest = re.split(r"\r\n|\n|\r(?!\Z)", self._rest)
-        if len(self._rest) > LONGEST_LINE:
+        if len(self._rest) > MAX_LINE_CHARS:
             raise no_answer("a line of the stream does not end")
         for line in lines:
             if line:

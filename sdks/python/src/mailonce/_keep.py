@@ -1,4 +1,4 @@
-"""Renewing a lease while somebody works: by a task, and by a thread."""
+"""Renews a lease in the background: in a task, or in a thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._call import CallOptions
 from ._error import MailonceError
 
 RENEWAL: CallOptions = {"max_retries": 2}
-"""Retries of one renewal. The loop renews again anyway, and must notice in time that the lease is lost."""
+"""Retries of one renewal. Few, because the loop renews again and must notice a lost lease in time."""
 
 
 class _Times:
@@ -26,7 +26,7 @@ class _Times:
 
     def idle(self) -> float:
         if self.outlives_outages:
-            # After a failure there is time for another try before the lease ends.
+            # After a failure, retry soon enough before the lease ends.
             return self.ttl / (12 if self.is_failing else 3)
         return max(min(self.ttl / 3, self.until - time.monotonic()), 0)
 
@@ -39,7 +39,7 @@ class _Times:
         if self.outlives_outages:
             # A holder of a claim that comes back has its claim back, unless the server says otherwise.
             self.lost = error if error.retry == "never" else None
-        # No answer is no loss while the time that was granted lasts.
+        # Without a response the lease still holds until it expires.
         elif error.retry != "same" or time.monotonic() >= self.until:
             self.lost = error
         return self.lost is not None

@@ -1,4 +1,4 @@
-"""The key that follows from an intent, byte for byte as the server derives it. Vectors: sdks/contract/keys.json."""
+"""Derives the idempotency key of an intent exactly as the server does. Vectors: sdks/contract/keys.json."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UPPER = {letter: letter + 32 for letter in range(ord("A"), ord("Z") + 1)}
 def derive_key(intent: Intent | Mapping[str, Any], to: str | Sequence[str]) -> str:
     """`"i1_" + hex(SHA-256(JCS({entity, period?, to, type, v})))`.
 
-    Sends do not need it: the server derives the same from `intent`. It is for looking a key up, and for what else
+    Sends do not need it, because the server derives the same `intent`. It is for looking a key up, and for what else
     should happen once under the same name. An intent may also be a mapping, as it comes from JSON.
     """
     intent = _intent(intent)
@@ -51,7 +51,7 @@ def _intent(given: Intent | Mapping[str, Any]) -> Intent:
 
 
 def check_key(key: str) -> str:
-    """Keys are 1 to 256 printable ASCII characters; anything else would be refused, so it is not even sent."""
+    """Keys are 1 to 256 printable ASCII characters; others are refused without a call."""
     if isinstance(key, str) and re.fullmatch(r"[\x20-\x7e]{1,256}", key) and key.strip():
         return key
     raise MailonceError(
@@ -97,7 +97,7 @@ def _recipients(to: Sequence[str]) -> list[str]:
 
 
 def bare_address(text: str) -> str | None:
-    """The form in which addresses are compared: no name, ASCII letters lower-cased, domain as A-label."""
+    """The address as it is compared: without a display name, in lower case, its domain as A-label."""
     if not isinstance(text, str) or _CONTROL.search(text):
         return None
     text = text.strip()

@@ -1,4 +1,4 @@
-"""Arguments that the document has no shape for: queries, and the items of a batch."""
+"""Arguments that openapi.json has no schema for: queries, and the items of a batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .wire import Intent, Send
 
 
 class MailWithIntent(Send):
-    """A mail whose key follows from what it is about."""
+    """An email whose idempotency key is derived from its intent."""
 
     intent: Intent
 
@@ -38,15 +38,15 @@ class MessageQuery(PageQuery, total=False):
 
 class WaitFor(TypedDict, total=False):
     after: str
-    """A cursor: only mail behind it counts."""
+    """Only messages after this cursor."""
     from_: str
-    """An address, or `@domain`."""
+    """The sender: an address, or `@domain`."""
     subject: str
     has: str
-    """`code` or `link`."""
+    """Only messages with a `code` or a `link`."""
     watch: str
     for_: str
-    """Who takes the code or link, as in `consume`: only new mail counts, with something that nobody else took."""
+    """As in `consume`: only new messages with a code or link that nobody else consumed."""
 
 
 class ThreadQuery(PageQuery, total=False):
@@ -57,9 +57,9 @@ class ThreadQuery(PageQuery, total=False):
 
 class EventQuery(TypedDict, total=False):
     after: str | None
-    """A cursor, or `0` for everything there ever was."""
+    """Return events after this cursor; `0` returns all stored events."""
     type: str
-    """`email.sent,message.*`"""
+    """Event types, such as `email.sent,message.*`."""
     about: str
     inbox: str
 

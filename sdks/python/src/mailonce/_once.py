@@ -1,4 +1,4 @@
-"""What `once` needs besides calls: its options, and what an answer or an error means."""
+"""The options of `once`, and what a response or an error means for it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class UnknownClaim:
 
 @dataclass(frozen=True)
 class Found:
-    """What a look-up found: the side effect happened, and this is its result."""
+    """The side effect happened, and this is its result."""
 
     result: Any = None
 
 
 Finding = Found | None
-"""None: the look-up did not find the side effect."""
+"""What `verify` returns. None: the side effect was not found."""
 
 
 class OnceOptions(TypedDict, total=False):
@@ -53,9 +53,9 @@ class OnceOptions(TypedDict, total=False):
     on_error: Callable[[Exception], AfterError]
     """By default an error is `failed`, save for a `MailonceError` whose call may still succeed: that is `unknown`."""
     fingerprint: str
-    """A hash of what the side effect contains. Another one under the same key raises `key_mismatch`."""
+    """A hash of the content of the side effect. Another hash under the same key raises `key_mismatch`."""
     label: str
-    """A name that other callers see meanwhile."""
+    """A label that other callers see while it runs."""
     on_unknown: Literal["hold", "retry"]
     """If this process is lost: `hold` waits for evidence or a person, `retry` frees the claim after 10 minutes."""
     begin: Literal["now", "later"]
@@ -89,7 +89,7 @@ def acquire_call(key: ClaimKey, options: OnceOptions) -> Call:
 
 
 def same_period(asked: Call, busy: MailonceError) -> Call:
-    """Keeps waiting for the period of the first answer. Computed again after a boundary, it would be another run."""
+    """Keeps the period of the first response. Computed again after the period changed, it would be another run."""
     intent, period = asked.body.get("intent"), busy.details.get("period")
     if not isinstance(intent, Mapping) or not isinstance(intent.get("period"), Mapping) or not isinstance(period, str):
         return asked
@@ -127,7 +127,7 @@ class Patience:
 
 
 def try_json(value: Any) -> tuple[Any, Exception | None]:
-    """A value as it comes back from the server; or None, and why it is no JSON."""
+    """A value after a round trip through JSON; or None, and why it is not JSON."""
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode()  # half of a character, as cutting a string may leave it, is no text
@@ -155,7 +155,7 @@ def meaning(error: Exception, options: OnceOptions, begun: bool) -> AfterError:
 
 
 def replayed(claim: Mapping[str, Any]) -> Any:
-    """The result of a claim that ended before."""
+    """The stored result of a finished claim."""
     number, state, reason = claim["id"], claim["state"], claim.get("reason")
     if state == "completed" and not claim.get("result_omitted"):
         return claim.get("result")

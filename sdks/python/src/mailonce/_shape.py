@@ -1,4 +1,4 @@
-"""Between the wire and Python: answers become dataclasses, arguments become JSON."""
+"""Converts responses to dataclasses, and arguments to JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIRE = {name: safe for safe, name in _RESERVED.items()}
 
 
 def read(kind: type[T], value: Any) -> T:
-    """An answer as `kind`. What this version does not know is left out, what the server leaves out is None."""
+    """A response as `kind`. Unknown fields are dropped, and missing fields are None."""
     return typing.cast(T, _read(kind, value))
 
 
@@ -45,7 +45,7 @@ def wire(body: Any) -> Any:
     if dataclasses.is_dataclass(body) and not isinstance(body, type):
         return {_RESERVED.get(name, name): inner for name, inner in vars(body).items() if inner is not None}
     if isinstance(body, Mapping):
-        # Only what this SDK names is renamed, not the caller's own headers and metadata.
+        # Rename only fields of the API, not the caller's own headers and metadata.
         out = {_RESERVED.get(name, name): inner for name, inner in body.items()}
         for name in ("intent", "match", "caps"):
             if name in out:

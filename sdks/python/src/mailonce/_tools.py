@@ -1,4 +1,4 @@
-"""The tools as one agent gets them, and what its model is told when a call fails."""
+"""The tools of one agent, and the result that its model gets when a call fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Definition:
     """JSON schema."""
     acts: bool
     fixed: dict[str, str]
-    """Arguments that the model does not choose."""
+    """Arguments that are fixed, so the model does not choose them."""
 
     def strict(self) -> dict[str, Any]:
         """The schema with every argument required, as strict modes demand. Optional ones may be null."""
@@ -29,7 +29,7 @@ class Definition:
 
 
 def offered(from_: str | None, inbox: str | None, tools: Collection[ToolName] | None) -> dict[str, Definition]:
-    """The chosen tools. Where an inbox is given, it is no argument of a model."""
+    """The selected tools. A given inbox is removed from the arguments that the model sees."""
     known = [tool["name"] for tool in TOOLS]
     check_names(tools or ())
     wanted = known if tools is None else [name for name in known if name in tools]

@@ -1,4 +1,4 @@
-"""The proof that a request comes from the server (Standard Webhooks)."""
+"""Verification of webhook signatures (Standard Webhooks)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def verify_webhook(
     tolerance: float = 300,
     now: float | None = None,
 ) -> Event:
-    """Whether a request comes from mailonce: its event if so, `bad_signature` if not.
+    """Verifies a webhook and returns its event; raises `bad_signature`.
 
-    Pass the body as it came, not JSON that was read and written again. A notice may come twice: remember the header
-    `webhook-id`.
+    Pass the body as received, not JSON that was parsed and serialized again. A webhook may arrive twice: deduplicate
+    by the header `webhook-id`.
     """
     data = body.encode() if isinstance(body, str) else body
     said = {name.lower(): value for name, value in headers.items()}

@@ -1,7 +1,7 @@
-"""A server in memory for your tests.
+"""An in-memory server for your tests.
 
-It accepts like mailonce, remembers what would have gone out, and can lose an answer after the commit.
-sdks/contract/behaviour.json holds it to what the real one does.
+It accepts emails like mailonce, records what would have been sent, and can lose a response after the commit.
+sdks/contract/behaviour.json compares it with the real server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import httpx
 
 from ._async.client import AsyncMailonce
-from ._double import Desk, Marks, Refused
+from ._double import CallHeaders, FakeServer, Refused
 from ._double_tools import use_tool
 from ._sync.client import Mailonce
 
@@ -22,24 +22,24 @@ URL = "http://double.mailonce.test"
 
 
 class Double:
-    """A server for tests."""
+    """An in-memory server for tests."""
 
     def __init__(self) -> None:
-        self._desk = Desk()
+        self._server = FakeServer()
         self._lose = 0.0
         self._refuse = 0
         self.calls = 0
-        """How many calls came."""
+        """Number of calls received."""
 
     @property
     def mails(self) -> list[dict[str, Any]]:
-        """Every mail that would have gone out, in order: its fields, and `id`, `key`, `answers` and `call`, where
-        `call["id"]` is the `call_id` that it was sent with.
+        """All emails that would have been sent, in order: their fields, and `id`, `key`, `reply_to_message` and `call`,
+        where `call["id"]` is the `call_id` that it was sent with.
         """
-        return self._desk.mails
+        return self._server.mails
 
     def client(self, *, max_retries: int = 4) -> Mailonce:
-        """A client of this server. It makes no pauses between its tries."""
+        """A client for this server, without pauses between tries."""
         transport = httpx.MockTransport(self._handle)
         return Mailonce(base_url=URL, api_key="double", backoff=0, max_retries=max_retries, transport=transport)
 
@@ -48,19 +48,19 @@ class Double:
         return AsyncMailonce(base_url=URL, api_key="double", backoff=0, max_retries=max_retries, transport=transport)
 
     def lose_answers(self, count: int = 1) -> Double:
-        """The next `count` calls are committed, and their answers are lost."""
+        """Commits the next `count` calls but loses their responses."""
         self._lose = count
         return self
 
     def refuse(self, count: int = 1) -> Double:
-        """The next `count` calls are answered 503, before anything is committed."""
+        """Answers the next `count` calls with 503, before anything is committed."""
         self._refuse = count
         return self
 
     def crash(self, work: Callable[[], object]) -> None:
-        """Runs `work` as if its process died after the commit: no answer ever comes.
+        """Runs `work` as if its process died after the commit: it never gets a response.
 
-        Fails if `work` does not notice.
+        Fails if `work` succeeds, because it ignored the missing responses.
         """
         self._lose = float("inf")
         try:
@@ -80,15 +80,15 @@ class Double:
         text: str = "",
         code: str | None = None,
     ) -> str:
-        """Lets a mail arrive, with a one-time code that was found in it; answers the message's id."""
-        return self._desk.receive(to, from_, subject, text, code)
+        """Delivers a message, with a one-time code if given, and returns its id."""
+        return self._server.receive(to, from_, subject, text, code)
 
     def _handle(self, request: httpx.Request) -> httpx.Response:
         self.calls += 1
         if self._refuse > 0:
             self._refuse -= 1
-            said = {"status": 503, "code": "unavailable", "detail": "the ledger could not answer", "retry": "same"}
-            return httpx.Response(503, json={**said, "next": "Send the same call again with the same key."})
+            problem = {"status": 503, "code": "unavailable", "detail": "the ledger could not answer", "retry": "same"}
+            return httpx.Response(503, json={**problem, "next": "Send the same call again with the same key."})
         status, body = self._act(request)
         if self._lose > 0:
             self._lose -= 1
@@ -100,10 +100,10 @@ class Double:
             body = json.loads(request.content) if request.content else None
             path = request.url.raw_path.decode().partition("?")[0]
             call_id = unquote(request.headers.get("mailonce-call-id", ""))
-            marks = Marks(request.headers.get("idempotency-key"), {"id": call_id} if call_id else None)
+            headers = CallHeaders(request.headers.get("idempotency-key"), {"id": call_id} if call_id else None)
             if path == "/mcp":
-                return use_tool(self._desk, marks, body)
-            return self._desk.act(request.method, path, dict(request.url.params), marks, body)
+                return use_tool(self._server, headers, body)
+            return self._server.act(request.method, path, dict(request.url.params), headers, body)
         except Refused as refused:
             return refused.status, refused.problem
 
@@ -116,7 +116,7 @@ def expect_sent_once(
     intent: Mapping[str, Any] | None = None,
     reply_to_message: str | None = None,
 ) -> None:
-    """Fails unless exactly one mail that fits went out. Without anything to fit, exactly one mail at all."""
+    """Fails unless exactly one email that matches was sent. Without filters, every email matches."""
 
     def fits(mail: dict[str, Any]) -> bool:
         return (
@@ -128,10 +128,10 @@ def expect_sent_once(
 
     found = sum(1 for mail in double.mails if fits(mail))
     if found != 1:
-        lines = [f"  {m['key'] or 'no key'}: {m.get('subject')} to {', '.join(_many(m['to']))}" for m in double.mails]
-        told = "\n".join(lines)
+        sent = [f"  {m['key'] or 'no key'}: {m.get('subject')} to {', '.join(_many(m['to']))}" for m in double.mails]
+        lines = "\n".join(sent)
         raise AssertionError(
-            f"{found} mails went out, wanted 1; {double.calls} calls came, and these went out:\n{told}"
+            f"{found} mails went out, wanted 1; {double.calls} calls came, and these went out:\n{lines}"
         )
 
 

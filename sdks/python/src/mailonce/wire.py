@@ -1,4 +1,4 @@
-"""The shapes of the wire, from openapi.json by sdks/generate. Do not edit."""
+"""The types of the API, generated from openapi.json by sdks/generate. Do not edit."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 @dataclass(frozen=True)
 class Intent:
-    """What a mail is about. Its key follows from this and from `to`, so that every retry has the same key."""
+    """What an email is about. The key is derived from this and from `to`, so every retry has the same key."""
 
     type: str
     entity: str
     version: int | None = None
-    """1 by default; one more when the same thing is told again on purpose."""
+    """1 by default; increase it to send about the same thing again on purpose."""
     period: str | None = None
-    """The day, week or run of a mail that recurs."""
+    """The day, week or run of a recurring email."""
 
 
 Ttl: TypeAlias = "str | Mapping[str, str]"

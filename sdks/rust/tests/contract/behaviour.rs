@@ -1,4 +1,4 @@
-//! Plays sdks/contract/behaviour.json: what tests see in the double is what they would see in earnest. `weather` plays the
+//! Plays sdks/contract/behaviour.json: what tests see in the double is what they would see in earnest. `network_faults` plays the
 //! same against a real server.
 
 use mailonce_sdk::Client;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hyper::Method;
 use mailonce_sdk::{
     Client, Error, Intent, Mail, Once, Verifier, derive_key,
-    http::{Place, Request},
+    http::{Request, ServerUrl},
     step_key,
 };
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn read(name: &str) -> Value {
 /// The scripted server. It ends with its input.
 struct Server {
     child: Child,
-    place: Place,
+    server_url: ServerUrl,
 }
 
 impl Server {
@@ -48,20 +48,20 @@ impl Server {
             .expect("python3 plays the server of the contract");
         let mut url = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
-        let place = Place::new(url.trim(), &[], "contract").unwrap();
-        Self { child, place }
+        let server_url = ServerUrl::new(url.trim(), &[], "contract").unwrap();
+        Self { child, server_url }
     }
 
     async fn ask(&self, method: Method, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
         let request = Request { method, path: path.to_owned(), headers: Vec::new(), body };
-        serde_json::from_slice(&self.place.ask(&request).await.unwrap().body).unwrap()
+        serde_json::from_slice(&self.server_url.call(&request).await.unwrap().body).unwrap()
     }
 
     /// Begins a scenario: a client for it, and where to see what came.
     async fn play(&self, server: &Value, answers: &Value, client: &Value) -> (Client, String) {
         let play = self.ask(Method::POST, "/play", &json!({ "server": server, "answers": answers })).await;
-        let seen = play["seen"].as_str().unwrap().trim_start_matches(self.place.url()).to_owned();
+        let seen = play["seen"].as_str().unwrap().trim_start_matches(self.server_url.url()).to_owned();
         let mo = Client::builder()
             .base_url(play["base"].as_str().unwrap())
             .api_key("contract-key")
@@ -194,8 +194,8 @@ async fn a_call_made_by_hand_is_named_like_the_others() {
     let (mo, seen) = server.play(&steps, &Value::Null, &Value::Null).await;
     let made = mo.request(Method::POST, "/v1/rules", Some(&json!({ "name": "r" }))).await.unwrap();
     assert_eq!(made["id"], "r-1");
-    let nameless: Result<Value, Error> = mo.request(Method::POST, "/v1/emails", Some(&json!({ "to": "b@x" }))).await;
-    let unanswered = nameless.unwrap_err();
+    let missing_key: Result<Value, Error> = mo.request(Method::POST, "/v1/emails", Some(&json!({ "to": "b@x" }))).await;
+    let unanswered = missing_key.unwrap_err();
     assert_eq!(unanswered.code, "no_answer");
     let url = unanswered.url.as_deref().unwrap_or_default();
     assert!(url.ends_with("/v1/emails") && unanswered.to_string().contains(url), "{unanswered}");

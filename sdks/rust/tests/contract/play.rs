@@ -105,7 +105,7 @@ async fn send(mo: &Client, args: &Args<'_>) -> Result<Value, Error> {
     let once = if args.0["without_key"] == true {
         Once::without_key()
     } else {
-        Once::given(intent, args.text("idempotency_key"))?
+        Once::from_parts(intent, args.text("idempotency_key"))?
     };
     let mut call = mo.emails.send(mail, once);
     if let Some(wait) = args.0["wait"].as_u64() {
@@ -125,7 +125,7 @@ async fn batch(mo: &Client, args: &Args<'_>) -> Result<Value, Error> {
             None => mail.into(),
         })
         .collect();
-    let call = mo.emails.batch(Mails::given(items, args.text("idempotency_key"))?);
+    let call = mo.emails.batch(Mails::from_parts(items, args.text("idempotency_key"))?);
     Ok(shown(&if args.0["permissive"] == true { call.permissive().await? } else { call.await? }))
 }
 

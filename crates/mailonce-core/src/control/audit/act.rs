@@ -105,7 +105,7 @@ impl Act {
             _ => "changed",
         };
         let act = Self::new(Some(team), format!("{kind}.{verb}"), format!("{kind}/{id}"));
-        let (before, after) = difference(before.as_ref(), after.as_ref(), allowed);
+        let (before, after) = difference(kind, before.as_ref(), after.as_ref(), allowed);
         Self { before, after, ..act }
     }
 
@@ -417,19 +417,54 @@ fn host_of(url: &str) -> &str {
     authority.rsplit_once('@').map_or(authority, |(_, host)| host)
 }
 
-/// The allowed values before and after a change, where they differ. `changed` names the other fields that differ.
-fn difference(before: Option<&Value>, after: Option<&Value>, allowed: &[&str]) -> (Option<Value>, Option<Value>) {
+/// The name that the API has for a stored field. Stored names are older and never change; entries show the API's.
+fn api_name<'a>(kind: &str, path: &'a str) -> &'a str {
+    match (kind, path) {
+        ("endpoint", "bodies") => "include_text",
+        ("endpoint", "tongue" | "tongue.dialect") => "dialect",
+        ("endpoint", "secrets") => "secret",
+        ("list_entry", "list.direction") => "direction",
+        ("list_entry", "list.type") => "type",
+        ("rule", "together") => "match.operator",
+        ("rule", "conditions") => "match.conditions",
+        ("rule", "require_auth") => "match.require_auth",
+        ("settings", "keyed") => "content_guard.keyed",
+        ("settings", "keyless") => "content_guard.keyless",
+        ("settings", "mcp") => "content_guard.mcp",
+        ("settings", "notify") => "escalation_email",
+        ("settings", "expire_ms") => "held_expires_after_ms",
+        ("settings", "retention.audit") => "retention.audit_ms",
+        ("settings", "retention.bodies") => "retention.bodies_ms",
+        ("settings", "retention.raw") => "retention.raw_ms",
+        ("settings", "unsubscribe_tags") => "unsubscribe.tags",
+        ("source", "live") => "secret_count",
+        ("source", "sealed") => "secret",
+        (_, path) => path,
+    }
+}
+
+/// The allowed values before and after a change, where they differ, by their names in the API. `changed` names the
+/// other fields that differ.
+fn difference(
+    kind: &str,
+    before: Option<&Value>,
+    after: Option<&Value>,
+    allowed: &[&str],
+) -> (Option<Value>, Option<Value>) {
     let (mut old, mut new) = (Map::new(), Map::new());
     for path in allowed {
         let value = |json: Option<&Value>| json.and_then(|json| allowed_value(json, path));
         let (was, is) = (value(before), value(after));
         if was != is {
-            old.extend(was.map(|value| ((*path).to_owned(), value)));
-            new.extend(is.map(|value| ((*path).to_owned(), value)));
+            let name = || api_name(kind, path).to_owned();
+            old.extend(was.map(|value| (name(), value)));
+            new.extend(is.map(|value| (name(), value)));
         }
     }
     if let (Some(before), Some(after)) = (before, after) {
-        let changed = hidden_changes(before, after, allowed);
+        let hidden = hidden_changes(before, after, allowed);
+        let names = hidden.iter().map(|field| api_name(kind, field).to_owned());
+        let changed: Vec<String> = names.filter(|name| !new.contains_key(name)).collect();
         if !changed.is_empty() {
             new.insert("changed".into(), changed.into());
         }
@@ -495,11 +530,37 @@ mod tests {
         let entry = entry_of(Some(rule(true, "a")), Some(rule(false, "canary")), RecordKind::Rule);
         assert_eq!((entry.action.as_str(), entry.at), ("rule.changed", Time(5)));
         assert_eq!(entry.before.as_deref(), Some(r#"{"enabled":true}"#));
-        assert_eq!(entry.after.as_deref(), Some(r#"{"changed":["conditions","novel"],"enabled":false}"#));
+        assert_eq!(entry.after.as_deref(), Some(r#"{"changed":["match.conditions","novel"],"enabled":false}"#));
         let created = entry_of(None, Some(rule(true, "canary")), RecordKind::Rule);
         assert_eq!((created.before, created.after.unwrap()), (None, r#"{"enabled":true,"priority":1}"#.to_owned()));
         let removed = entry_of(Some(rule(true, "canary")), None, RecordKind::Rule);
         assert_eq!((removed.before.unwrap(), removed.after), (r#"{"enabled":true,"priority":1}"#.to_owned(), None));
+    }
+
+    #[test]
+    fn values_are_recorded_under_the_names_of_the_api() {
+        let rule = |operator: &str| json!({ "together": operator, "require_auth": operator == "any" });
+        let entry = entry_of(Some(rule("all")), Some(rule("any")), RecordKind::Rule);
+        assert_eq!(entry.before.as_deref(), Some(r#"{"match.operator":"all","match.require_auth":false}"#));
+        assert_eq!(entry.after.as_deref(), Some(r#"{"match.operator":"any","match.require_auth":true}"#));
+        let settings = |ms: i64| json!({ "keyless": "hold", "expire_ms": ms, "retention": { "audit": ms } });
+        let entry = entry_of(Some(settings(1)), Some(settings(2)), RecordKind::Settings);
+        assert_eq!(entry.before.as_deref(), Some(r#"{"held_expires_after_ms":1,"retention.audit_ms":1}"#));
+        let expected = r#"{"changed":["retention"],"held_expires_after_ms":2,"retention.audit_ms":2}"#;
+        assert_eq!(entry.after.as_deref(), Some(expected));
+        let list = |direction: &str| json!({ "list": { "direction": direction, "type": "block" }, "entry": "ada@canary.test" });
+        let entry = entry_of(None, Some(list("send")), RecordKind::ListEntry);
+        assert_eq!(entry.after.as_deref(), Some(r#"{"direction":"send","type":"block"}"#));
+        let endpoint = |dialect: &str| json!({ "bodies": true, "tongue": { "dialect": dialect } });
+        let allowed = ["bodies", "tongue.dialect"];
+        let (before, after) = (Some(endpoint("resend")), Some(endpoint("usesend")));
+        let act = Act::of_change(TEAM, ("endpoint", "1".into()), &allowed, (before, after.clone()));
+        assert_eq!(
+            (act.before, act.after),
+            (Some(json!({ "dialect": "resend" })), Some(json!({ "dialect": "usesend" })))
+        );
+        let act = Act::of_change(TEAM, ("endpoint", "1".into()), &allowed, (None, after));
+        assert_eq!(act.after, Some(json!({ "dialect": "usesend", "include_text": true })));
     }
 
     #[test]

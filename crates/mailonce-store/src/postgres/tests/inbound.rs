@@ -141,7 +141,7 @@ async fn warn_on_commit(session: &Client, table: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_arrival_whose_commit_nobody_confirmed_finds_itself() {
+async fn a_delivery_retried_after_an_unconfirmed_commit_finds_itself() {
     let fresh = TestDatabase::create().await;
     let (node, session) = (fresh.node().await, fresh.session().await);
     let a = inbox(&node, "a@d.test").await;

@@ -92,7 +92,7 @@ async fn numbers_of_two_nodes_have_no_gaps_and_one_thread() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_one_delivery_on_two_nodes_one_is_kept() {
+async fn two_nodes_keep_one_copy_of_a_delivery() {
     let (fresh, one, two) = two_nodes().await;
     let a = inbox(&one, "a@d.test").await;
     for round in 0..20 {

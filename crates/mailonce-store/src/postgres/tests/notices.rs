@@ -167,7 +167,7 @@ async fn endpoint_with_leased_notice() -> (TestDatabase, Arc<Postgres>, Endpoint
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_gets_in_line_waits_for_who_leaves_it() {
+async fn a_new_notice_waits_for_a_concurrent_outcome() {
     let (fresh, node, endpoint, _) = endpoint_with_leased_notice().await;
     let mut session = fresh.session().await;
     let leaving = session.transaction().await.unwrap();
@@ -183,7 +183,7 @@ async fn who_gets_in_line_waits_for_who_leaves_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_the_line_waits_for_who_gets_in() {
+async fn a_notice_outcome_waits_for_a_concurrent_new_notice() {
     let (fresh, node, endpoint, owed) = endpoint_with_leased_notice().await;
     let mut session = fresh.session().await;
     let joining = session.transaction().await.unwrap();
@@ -217,7 +217,7 @@ async fn deliver_all(node: Arc<Postgres>, endpoint: Endpoint, n: u128, told: Arc
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_nodes_tell_each_event_once_and_each_subject_in_its_order() {
+async fn two_nodes_deliver_each_event_once_and_each_subject_in_order() {
     let (_fresh, one, two) = two_nodes().await;
     let endpoint = create_endpoint(&one).await;
     let mut emails = Vec::new();

@@ -1,4 +1,4 @@
-"""One call: the same bytes under the same key until there is an answer, within limits of time and tries."""
+"""One call: retries the same bytes with the same idempotency key until there is a response."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from .._call import Call, CallOptions, Download, Lost, Settings, judge
+from .._call import Call, CallOptions, Download, FailedTry, Settings, judge
 from .._error import no_answer
 from .._shape import read
 
@@ -20,25 +20,25 @@ class AsyncCaller:
         self.http = httpx.AsyncClient(transport=transport)
 
     async def read(self, kind: type[T], call: Call, options: CallOptions | None = None) -> T:
-        """Makes a call and reads its answer."""
+        """Makes a call and parses its response."""
         return read(kind, await self.json(call, options))
 
     async def json(self, call: Call, options: CallOptions | None = None) -> Any:
-        """Makes a call until it is answered; None for 204."""
+        """Makes a call and retries it until there is a response; None for 204."""
         options = options or {}
         request = self.http.build_request(**call.request(self.settings, options))
         tries, tried = call.tries(self.settings, options), 0
         while True:
             tried += 1
-            told = await self._once(request, call.bytes_)
-            if not isinstance(told, Lost):
-                return told
-            if tried >= tries or not told.again:
-                raise told.error
-            await asyncio.sleep(self.settings.pause(tried) if told.pause is None else told.pause)
+            result = await self._once(request, call.bytes_)
+            if not isinstance(result, FailedTry):
+                return result
+            if tried >= tries or not result.may_retry:
+                raise result.error
+            await asyncio.sleep(self.settings.pause(tried) if result.pause is None else result.pause)
 
     async def download(self, path: str, options: CallOptions | None = None) -> Download:
-        """Makes a call whose answer is bytes."""
+        """Makes a call whose response is bytes."""
         made: Download = await self.json(Call("GET", path, bytes_=True), options)
         return made
 
@@ -48,4 +48,4 @@ class AsyncCaller:
         except httpx.TransportError as error:
             lost = no_answer(str(error) or type(error).__name__, str(request.url))
             lost.__cause__ = error
-            return Lost(lost, True)
+            return FailedTry(lost, True)

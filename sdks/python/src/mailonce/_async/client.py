@@ -1,4 +1,4 @@
-"""The client: one object, one member for each kind of thing."""
+"""The client: one object, with a member for each resource."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ P = ParamSpec("P")
 class AsyncMailonce:
     """Without arguments it reads `MAILONCE_URL` and `MAILONCE_API_KEY`.
 
-    A call that was not answered is made again up to `max_retries` times, with the same bytes and the same key; one try
-    takes up to `timeout` seconds without a sign of the server. The `backoff` seconds before the first repeat are
+    A call that was not answered is retried up to `max_retries` times, with the same bytes and the same key. One try
+    ends after `timeout` seconds without data from the server. The `backoff` seconds before the first retry are
     doubled for each further one up to 8 s, less a random part of up to half. By default the pauses add up to 32 to 64
     seconds, enough for a restart of the server.
     """
@@ -64,7 +64,7 @@ class AsyncMailonce:
         verify: Callable[[UnknownClaim], Awaitable[Finding]] | None = None,
         **options: Unpack[OnceOptions],
     ) -> T:
-        """Runs `work` once, whoever calls and however often, and gives its JSON result to every caller.
+        """Runs `work` once, no matter who calls and how often, and returns its JSON result to every caller.
 
         Raises `busy` while another caller runs it (see `wait`), `unknown` after a caller was lost half-way (see
         `verify`), `claim_failed` if it failed for good, and `key_mismatch` for another fingerprint.
@@ -84,7 +84,7 @@ class AsyncMailonce:
     async def call_tool(
         self, name: str, arguments: dict[str, Any], *, options: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Calls a tool of `/mcp` as a model would. Its errors are results; calls that fail otherwise raise."""
+        """Calls a tool of `/mcp` as a model would. Errors of the tool are results; other failures raise."""
         call, tried = tool_call(name, arguments), 0
         while True:
             tried += 1
@@ -94,8 +94,8 @@ class AsyncMailonce:
             await asyncio.sleep(self._call.settings.pause(tried))
 
     async def request(self, method: str, path: str, body: Any = None, *, options: CallOptions | None = None) -> Any:
-        """Any other call of the API, with the same repeats and errors."""
-        # On `/v1/claims` the key of the call would be the key of the claim.
+        """Calls any other route of the API, with the same retries and errors."""
+        # On `/v1/claims` the idempotency key of the call would become the key of the claim.
         mint = method == "POST" and path.partition("?")[0] != "/v1/claims"
         return await self._call.json(Call(method, path, body=body, mint=mint), options)
 

@@ -1,4 +1,4 @@
-"""Sending. What names the wish is required by the types: an intent, or a key."""
+"""Sending. The types require what identifies the email: an intent, or an idempotency key."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class AsyncEmails:
         options: CallOptions | None = None,
         **mail: Any,
     ) -> SendReceipt:
-        """Sends a mail once, however often it is called under one key.
+        """Sends an email once, no matter how often it is called with the same key.
 
-        `wait` asks for the outcome, for so many seconds at most; without it the answer comes once the mail is in the
-        ledger. With `without_key` nothing names the mail: it is tried once, and whoever calls twice may send two.
+        `wait` waits up to that many seconds for the outcome. Without it the server responds as soon as the email is
+        stored. `without_key` sends without an idempotency key: one try, and calling twice sends two emails.
         """
         options = under(idempotency_key, options)
         repeat = named(intent is not None, options, without_key)
@@ -104,7 +104,7 @@ class AsyncEmails:
         permissive: bool = False,
         options: CallOptions | None = None,
     ) -> BatchReceipt:
-        """Sends up to 1,000 mails under one key; every item is sent once, also when the batch is repeated."""
+        """Sends up to 1,000 emails under one key; each is sent once, even if the batch is retried."""
         options = under(idempotency_key, options)
         repeat = named(all(mail.get("intent") for mail in mails), options, without_key)
         headers = {"x-batch-validation": "permissive" if permissive else None}
@@ -128,16 +128,16 @@ class AsyncEmails:
             query["cursor"] = page.next_cursor
 
     async def cancel(self, email: str, *, options: CallOptions | None = None) -> Email:
-        """Takes an email back before it is handed off."""
+        """Cancels an email before it is handed off."""
         return await self._call.read(Email, Call("POST", f"/v1/emails/{at(email)}/cancel", mint=True), options)
 
     async def resend(self, email: str, *, reason: str | None = None, options: CallOptions | None = None) -> SendReceipt:
-        """Sends it again on purpose: one version more, once."""
+        """Sends the email again on purpose, as its next version."""
         call = Call("POST", f"/v1/emails/{at(email)}/resend", body={"reason": reason}, mint=True)
         return await self._call.read(SendReceipt, call, options)
 
     async def resolve(self, email: str, *, options: CallOptions | None = None, **body: Unpack[ResolveEmail]) -> Email:
-        """Says what became of an email whose outcome is unknown."""
+        """Records what happened to an email whose outcome is unknown."""
         call = Call("POST", f"/v1/emails/{at(email)}/resolve", body=body, mint=True)
         return await self._call.read(Email, call, options)
 

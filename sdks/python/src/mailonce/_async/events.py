@@ -1,4 +1,4 @@
-"""Events: by list, and as a stream that goes on where it was cut."""
+"""Events, as a list and as a stream that resumes where it was cut."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from .._mail import EventPageQuery, EventQuery
 
-SILENCE = 45
-"""The server gives a sign of life every 15 s."""
+IDLE_TIMEOUT = 45
+"""Idle timeout. The server sends a heartbeat every 15 s."""
 
 
 class AsyncEvents:
@@ -33,9 +33,9 @@ class AsyncEvents:
         return await self._call.read(EventPage, Call("GET", "/v1/events", query=query), options)
 
     async def stream(self, **query: Unpack[EventQuery]) -> AsyncIterator[Event]:
-        """Every event from now on, or behind `after`, each once and in order, over any number of cuts.
+        """Streams every event from now on, or after `after`, once and in order, and reconnects by itself.
 
-        Remember `cursor` to go on in another process. Ends when the loop is left.
+        Store `cursor` to resume in another process. Ends when the loop is left.
         """
         settings, failed = self._call.settings, 0
         while True:
@@ -54,7 +54,7 @@ class AsyncEvents:
 
     async def _open(self, query: EventQuery) -> AsyncIterator[tuple[str | None, str | None]]:
         call = Call("GET", "/v1/events/stream", query=query, headers={"Accept": "text/event-stream"})
-        request = call.request(self._call.settings, {"timeout": SILENCE})
+        request = call.request(self._call.settings, {"timeout": IDLE_TIMEOUT})
         frames = Frames()
         try:
             async with self._call.http.stream(**request, follow_redirects=False) as response:

@@ -1,4 +1,4 @@
-"""Inboxes: waiting for mail, taking codes and links, taking work."""
+"""Inboxes: waiting for messages, consuming codes and links, leasing work."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
     from .._mail import MessageQuery, PageQuery, WaitFor
 
-LONGEST_HOLD = 50
-"""The server holds a wait for at most a minute; longer ones are asked again."""
+MAX_SERVER_WAIT = 50
+"""The server waits at most a minute per call; a longer wait takes several calls."""
 
 
 class AsyncInboxes:
-    """Inboxes are named by id or by address."""
+    """Calls for inboxes, by id or address."""
 
     def __init__(self, call: AsyncCaller, messages: AsyncMessages) -> None:
         self._call = call
@@ -82,10 +82,10 @@ class AsyncInboxes:
     async def wait(
         self, inbox: str, *, timeout: float = 30, options: CallOptions | None = None, **what: Unpack[WaitFor]
     ) -> WaitResult | None:
-        """Waits for a message, as many seconds as you like; None when none came in time."""
+        """Waits up to `timeout` seconds for a message; None if none arrived in time."""
         left = math.ceil(timeout)
         while True:
-            hold = min(left, LONGEST_HOLD)
+            hold = min(left, MAX_SERVER_WAIT)
             call = Call("GET", f"/v1/inboxes/{at(inbox)}/wait", query={**what, "timeout": hold}, hold=hold)
             arrived = await self._call.json(call, options)
             if arrived is not None:
@@ -97,7 +97,7 @@ class AsyncInboxes:
     async def consume(
         self, inbox: str, *, options: CallOptions | None = None, **body: Unpack[ConsumeMatch]
     ) -> Artifact:
-        """Takes the newest code or link that matches, once, `for_` one account, workflow or run.
+        """Consumes the newest matching code or link once, `for_` one account, workflow or run.
 
         `timeout` waits for it, up to 60 s.
         """
@@ -106,7 +106,7 @@ class AsyncInboxes:
         return (await self._call.read(ConsumedArtifact, call, options)).artifact
 
     async def watch(self, inbox: str, *, options: CallOptions | None = None, **body: Unpack[NewWatch]) -> Watch:
-        """Begins a watch: waits and consumes that name it see only mail that comes after now."""
+        """Creates a watch: `wait` and `consume` with its id see only messages that arrive from now on."""
         return await self._call.read(
             Watch, Call("POST", f"/v1/inboxes/{at(inbox)}/watches", body=body, mint=True), options
         )
@@ -114,7 +114,7 @@ class AsyncInboxes:
     async def next(
         self, inbox: str, *, options: CallOptions | None = None, **body: Unpack[NextMessages]
     ) -> Sequence[WorkItem]:
-        """Takes up to `limit` unanswered messages that nobody works on, each with the lease of its thread."""
+        """Leases up to `limit` unanswered messages, each with its thread, that nobody else has leased."""
         hold = body.get("wait") or 0
         call = Call("POST", f"/v1/inboxes/{at(inbox)}/next", body=body, hold=hold, mint=True)
         return (await self._call.read(WorkItemPage, call, options)).data
@@ -128,13 +128,13 @@ class AsyncInboxes:
         on_error: Callable[[Exception, Message], None] | None = None,
         ttl_s: int = 60,
         delay_s: int = 30,
-        poll_s: int = LONGEST_HOLD,
+        poll_s: int = MAX_SERVER_WAIT,
         holder: str | None = None,
     ) -> None:
-        """Takes one message after the other until `stop` says so.
+        """Works on one message after the other until `stop` returns True.
 
-        The lease is renewed while `work` runs, the message is acked when it returns and given back when it raises.
-        Without `on_error` an error of your work ends the loop and is raised on.
+        The lease is renewed while `work` runs. The message is acked when it returns, and returned when it raises.
+        Without `on_error` an error of your work ends the loop and is raised.
         """
         while not stop():
             for offer in await self.next(inbox, limit=1, wait=poll_s, ttl_s=ttl_s, holder=holder):

@@ -1,4 +1,4 @@
-"""A lease that is renewed by itself while it is held."""
+"""A lease that is renewed while it is held."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .caller import AsyncCaller
 
 
 class AsyncHeldLease:
-    """A lease in hand. Look at `lost` before you act: when it is set, another agent may have the thread."""
+    """A lease, renewed while it is held. Check `lost` before you act: if set, another agent may have the thread."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class AsyncHeldLease:
     def of_thread(
         cls, call: AsyncCaller, path: str, ttl: int, holder: str | None, options: CallOptions | None
     ) -> AsyncHeldLease:
-        wish = {"ttl_s": ttl, "holder": holder}
+        request = {"ttl_s": ttl, "holder": holder}
 
         async def take() -> Lease:
-            return await call.read(Lease, Call("POST", path, body=wish, mint=True), options)
+            return await call.read(Lease, Call("POST", path, body=request, mint=True), options)
 
         async def renew(lease: Lease) -> object:
-            body = {**wish, "token": lease.token}
+            body = {**request, "token": lease.token}
             return await call.json(Call("POST", path, body=body, mint=True), {**(options or {}), **RENEWAL})
 
         async def give_back(lease: Lease) -> object:
@@ -71,13 +71,13 @@ class AsyncHeldLease:
         return self
 
     async def release(self) -> None:
-        """Stops renewing and gives it back. Giving back what was lost does nothing."""
+        """Stops renewing and releases the lease. Releasing a lost lease does nothing."""
         await self.stop()
         if self._lease is not None and self.lost is None:
             await self._give_back(self._lease)
 
     async def stop(self) -> None:
-        """Stops renewing."""
+        """Stops renewing and lets the lease expire."""
         if self._keeper is not None:
             await self._keeper.stop()
 

@@ -1,4 +1,4 @@
-"""Any side effect once: one caller runs it, everybody else gets its result. Uses the claims of the server."""
+"""Runs any side effect once: one caller runs it, all others get its result. Uses the claims of the server."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class AsyncOnceRun:
         self.id: str = won["id"]
         self.key: str = won["key"]
         self.fence: int = won["fence"]
-        """Grows with each holder of this claim."""
+        """Fencing number; grows with each holder of the claim."""
         self.downstream_key: str = won["downstream_key"]
         """Pass it to the other system as its idempotency key: it is the same for every holder of this claim."""
         self.may_repeat: bool = won["may_repeat"]
@@ -61,7 +61,7 @@ class AsyncOnceRun:
 
     @property
     def lost(self) -> MailonceError | None:
-        """Set when the claim is lost: somebody decided about it, or another caller has it."""
+        """Set when the claim is lost: a person resolved it, or another caller holds it."""
         return self._keeper.lost
 
     @staticmethod
@@ -85,7 +85,7 @@ class AsyncOnceRun:
         verify: Callable[[UnknownClaim], Awaitable[Finding]] | None = None,
         **options: Unpack[OnceOptions],
     ) -> T:
-        """A part with a result of its own: if the run is repeated, a finished step is not."""
+        """Runs a part of the function once. If the run is repeated, a finished step returns its stored result."""
         merged = step_options(self.key, name, self._options, options)
         return await once(self._call, step_key(self.key, name), work, verify, merged)
 
@@ -162,7 +162,7 @@ async def _perform(
         try:
             found = await _look_up(UnknownClaim(run.id, run.downstream_key), verify)
         except MailonceError as error:
-            # Nobody has begun this time, so that the next caller may look again.
+            # This run did not begin, so the next caller may look again.
             await _try_report(run, "fail", failure(error, retryable=True))
             raise
         if found is not None:
@@ -187,7 +187,7 @@ async def _try_report(run: AsyncOnceRun, verb: str, body: Mapping[str, Any]) -> 
 
 
 async def _report_fact(call: AsyncCaller, claim: str, verb: str, fact: Mapping[str, Any], result: Any) -> None:
-    """Reports that it happened: without the result if the server cannot read or store that."""
+    """Reports that it happened, without the result if the server cannot store it."""
     try:
         await call.json(report_call(claim, verb, {**fact, "result": result}))
     except MailonceError as error:
@@ -212,7 +212,7 @@ async def _record(call: AsyncCaller, run: AsyncOnceRun, result: T) -> T:
 async def _settle(
     call: AsyncCaller, error: MailonceError, verify: Callable[[UnknownClaim], Awaitable[Finding]] | None
 ) -> Any:
-    """Looks up what a lost holder did. Only a find ends the claim: not finding it may be too early."""
+    """Looks up what a lost holder did. Only finding it ends the claim, because not finding it may be too early."""
     claim = UnknownClaim(error.details["id"], error.details.get("downstream_key"))
     if verify is not None:
         found = await _look_up(claim, verify)

@@ -1,6 +1,6 @@
-"""The tools that models get, without any framework: those of the server's MCP endpoint, which has their guards.
+"""The tools of the server's MCP endpoint, for any framework. The server enforces their guards.
 
-A framework's call id goes along for correlation; it decides nothing.
+A framework's call id is sent for correlation only; it is not an idempotency key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .client import AsyncMailonce
 
 
 class AsyncEmailTools:
-    """`from_` is the inbox that sends and is read, `inbox` the one that is read if it is another one."""
+    """`from_` is the inbox to send from and to read; `inbox` is the one to read, if it is another one."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class AsyncEmailTools:
         self.definitions: dict[str, Definition] = offered(from_, inbox, tools)
 
     async def run(self, name: str, arguments: dict[str, Any], call_id: str | None = None) -> Answer:
-        """Refusals are values too: an exception would make many frameworks call again."""
+        """Returns refusals as results, because many frameworks retry a call that raises."""
         definition = self.definitions[name]
 
         async def call() -> Answer:

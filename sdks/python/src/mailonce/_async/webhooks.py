@@ -1,4 +1,4 @@
-"""Webhooks: receivers of events."""
+"""Webhook endpoints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AsyncWebhooks:
         self._call = call
 
     async def create(self, *, options: CallOptions | None = None, **body: Unpack[NewEndpoint]) -> Endpoint:
-        """Makes an endpoint; `secret` is shown this once."""
+        """Creates an endpoint. Only this response contains `secret`."""
         return await self._call.read(Endpoint, Call("POST", "/v1/endpoints", body=body, mint=True), options)
 
     async def get(self, endpoint: str, *, options: CallOptions | None = None) -> Endpoint:
@@ -55,7 +55,7 @@ class AsyncWebhooks:
     async def rotate(
         self, endpoint: str, *, options: CallOptions | None = None, **body: Unpack[RotateEndpoint]
     ) -> Endpoint:
-        """Another secret; those before sign beside it for `previous_secret_ttl`."""
+        """Creates a new secret. Earlier secrets keep signing for `previous_secret_ttl`."""
         return await self._post(Endpoint, endpoint, "rotate", body, options)
 
     async def pause(self, endpoint: str, *, options: CallOptions | None = None) -> Endpoint:
@@ -68,7 +68,7 @@ class AsyncWebhooks:
         return await self._post(EndpointTest, endpoint, "test", None, options)
 
     async def recover(self, endpoint: str, *, options: CallOptions | None = None, **body: Unpack[Recover]) -> Recovery:
-        """Tells again what failed since then."""
+        """Resends the notices that failed since a given time."""
         return await self._post(Recovery, endpoint, "recover", body, options)
 
     async def notices(

@@ -1,1 +1,1 @@
-"""The client that awaits. Made from `_async` by sdks/generate. Do not edit."""
+"""The asyncio client. Generated from `_async` by sdks/generate. Do not edit."""

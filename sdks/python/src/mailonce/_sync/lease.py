@@ -1,4 +1,4 @@
-"""A lease that is renewed by itself while it is held. Made from `_async` by sdks/generate. Do not edit."""
+"""A lease that is renewed while it is held. Generated from `_async` by sdks/generate. Do not edit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .caller import Caller
 
 
 class HeldLease:
-    """A lease in hand. Look at `lost` before you act: when it is set, another agent may have the thread."""
+    """A lease, renewed while it is held. Check `lost` before you act: if set, another agent may have the thread."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class HeldLease:
     def of_thread(
         cls, call: Caller, path: str, ttl: int, holder: str | None, options: CallOptions | None
     ) -> HeldLease:
-        wish = {"ttl_s": ttl, "holder": holder}
+        request = {"ttl_s": ttl, "holder": holder}
 
         def take() -> Lease:
-            return call.read(Lease, Call("POST", path, body=wish, mint=True), options)
+            return call.read(Lease, Call("POST", path, body=request, mint=True), options)
 
         def renew(lease: Lease) -> object:
-            body = {**wish, "token": lease.token}
+            body = {**request, "token": lease.token}
             return call.json(Call("POST", path, body=body, mint=True), {**(options or {}), **RENEWAL})
 
         def give_back(lease: Lease) -> object:
@@ -71,13 +71,13 @@ class HeldLease:
         return self
 
     def release(self) -> None:
-        """Stops renewing and gives it back. Giving back what was lost does nothing."""
+        """Stops renewing and releases the lease. Releasing a lost lease does nothing."""
         self.stop()
         if self._lease is not None and self.lost is None:
             self._give_back(self._lease)
 
     def stop(self) -> None:
-        """Stops renewing."""
+        """Stops renewing and lets the lease expire."""
         if self._keeper is not None:
             self._keeper.stop()
 

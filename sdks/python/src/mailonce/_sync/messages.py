@@ -1,4 +1,4 @@
-"""Messages, and the codes and links in them: reading, answering once, taking once. Made from `_async` by sdks/generate. Do not edit."""
+"""Messages, and the codes and links in them: reading, replying once, consuming once. Generated from `_async` by sdks/generate. Do not edit."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Messages:
         )
 
     def raw(self, message: str, *, options: CallOptions | None = None) -> Download:
-        """The bytes as they travelled. They are hostile."""
+        """The message as received. Treat the bytes as hostile."""
         return self._call.download(f"/v1/messages/{at(message)}/raw", options)
 
     def attachment(self, message: str, n: int, *, options: CallOptions | None = None) -> Download:
-        """The bytes of an attachment, by its `n`. They are hostile."""
+        """The content of an attachment, by its number `n`. Treat the bytes as hostile."""
         return self._call.download(f"/v1/messages/{at(message)}/attachments/{int(n)}", options)
 
     def artifacts(self, message: str, *, options: CallOptions | None = None) -> ArtifactPage:
@@ -53,7 +53,7 @@ class Messages:
         options: CallOptions | None = None,
         **body: Unpack[Reply],
     ) -> SendReceipt:
-        """Answers a message once, whatever the words. The message is the name of the wish; it needs no key."""
+        """Replies once, even if a retry has another text. The message identifies the reply, so it needs no key."""
         path = f"/v1/messages/{at(message)}/reply"
         call = Call("POST", path, body=body, hold=wait or 0, headers=prefer(wait))
         return self._call.read(SendReceipt, call, under(idempotency_key, options))
@@ -61,7 +61,7 @@ class Messages:
     def forward(
         self, message: str, *, options: CallOptions | None = None, **body: Unpack[Forward]
     ) -> SendReceipt:
-        """Passes a message on, once to the same people."""
+        """Forwards a message, once to the same recipients."""
         return self._call.read(
             SendReceipt, Call("POST", f"/v1/messages/{at(message)}/forward", body=body), options
         )
@@ -69,19 +69,19 @@ class Messages:
     def ack(
         self, message: str, *, options: CallOptions | None = None, **body: Unpack[Acknowledgement]
     ) -> AcknowledgementResult:
-        """Done with a message that `next` gave."""
+        """Marks a message from `next` as done."""
         return self._settle(message, "ack", body, options)
 
     def nack(
         self, message: str, *, options: CallOptions | None = None, **body: Unpack[Acknowledgement]
     ) -> AcknowledgementResult:
-        """Cannot do it; others may, after `delay_s`."""
+        """Returns a message from `next`; others may lease it after `delay_s`."""
         return self._settle(message, "nack", body, options)
 
     def extend(
         self, message: str, *, options: CallOptions | None = None, **body: Unpack[Acknowledgement]
     ) -> AcknowledgementResult:
-        """Needs more time."""
+        """Extends the lease of a message from `next`."""
         return self._settle(message, "extend", body, options)
 
     def _settle(
@@ -99,11 +99,11 @@ class Artifacts:
         return self._call.read(Artifact, Call("GET", f"/v1/artifacts/{at(artifact)}"), options)
 
     def consume(self, artifact: str, *, options: CallOptions | None = None, **body: Unpack[Consume]) -> Artifact:
-        """Takes it once. The same `for_` gets it again, any other is refused: `already_consumed`."""
+        """Consumes a code or link once. The same `for_` gets it again; another one fails with `already_consumed`."""
         call = Call("POST", f"/v1/artifacts/{at(artifact)}/consume", body=body)
         return (self._call.read(ConsumedArtifact, call, options)).artifact
 
     def applied(self, artifact: str, *, for_: str, options: CallOptions | None = None) -> Artifact:
-        """Reports that it was used."""
+        """Reports that the code or link was used."""
         call = Call("POST", f"/v1/artifacts/{at(artifact)}/applied", body={"for": for_})
         return (self._call.read(ConsumedArtifact, call, options)).artifact

@@ -1,4 +1,4 @@
-"""Threads, and the right to be the one who works on them. Made from `_async` by sdks/generate. Do not edit."""
+"""Threads, and leases on them. Generated from `_async` by sdks/generate. Do not edit."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Threads:
     def lease(
         self, thread: str, *, ttl_s: int = 60, holder: str | None = None, options: CallOptions | None = None
     ) -> HeldLease:
-        """Works on a thread as the only one: a `with` block that renews the lease by itself and gives it back however
-        the work ends. `leased` while another has it.
+        """Leases a thread for a `with` block: renews the lease meanwhile and releases it at the end, even after an
+        error. Raises `leased` while another worker holds it.
         """
         path, caller = f"/v1/threads/{at(thread)}/lease", self._call
         return HeldLease.of_thread(caller, path, ttl_s, holder, options)

@@ -298,7 +298,7 @@ fn proof_moves_any_state_to_sent() {
 }
 
 #[test]
-fn news_in_any_order_ends_in_the_worst() {
+fn provider_events_in_any_order_end_in_the_worst() {
     for (news, end) in [
         ([EvidenceFinding::Delivered, EvidenceFinding::Bounced], HandoffState::Bounced),
         ([EvidenceFinding::Delivered, EvidenceFinding::Complained], HandoffState::Complained),
@@ -443,7 +443,7 @@ fn a_person_must_have_seen_the_email_as_it_is() {
 }
 
 #[test]
-fn proof_that_contradicts_us_is_told_as_a_correction() {
+fn proof_that_contradicts_the_state_makes_a_correction_event() {
     for (from, corrected) in
         [(HandoffState::Sending, false), (HandoffState::Unknown, true), (HandoffState::Cancelled, true)]
     {
@@ -560,7 +560,7 @@ fn a_refusal_frees_a_handoff_only_when_nothing_else_is_in_doubt() {
 }
 
 #[test]
-fn an_email_takes_another_way_only_while_nothing_of_it_left() {
+fn an_email_fails_over_only_while_no_attempt_may_have_sent_it() {
     let envelopes = vec![Envelope { transport: "api".into(), recipients: vec!["u0@example.com".into()] }];
     let redirect = HandoffAction::FailOverEmail { from: "relay".into(), envelopes };
     let mut fresh = email(2);

@@ -53,7 +53,7 @@ promises! {
         /// Of 32 concurrent registrations from one network as many succeed as are allowed.
         concurrent_registrations_stay_within_the_limit,
         /// The oldest clients that nobody connected make room for new ones. Those that a person connected stay.
-        clients_that_nobody_connected_make_room,
+        unconnected_clients_make_room_for_new_ones,
         /// The first time at which a client was connected stays.
         a_client_is_kept_from_its_first_connection,
     }

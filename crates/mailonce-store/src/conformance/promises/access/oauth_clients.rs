@@ -64,7 +64,7 @@ pub(super) async fn concurrent_registrations_stay_within_the_limit(store: TestSt
     assert_eq!(registered, 20, "{results:?}");
 }
 
-pub(super) async fn clients_that_nobody_connected_make_room(store: TestStore) {
+pub(super) async fn unconnected_clients_make_room_for_new_ones(store: TestStore) {
     let limits = RegistrationLimits { unconnected: 3, ..REGISTRATION_LIMITS };
     let clients: Vec<OauthClient> = (0..8).map(|n| client_of(n as u8, T0.plus(n))).collect();
     for client in &clients[..2] {

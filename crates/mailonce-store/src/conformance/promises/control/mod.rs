@@ -189,7 +189,7 @@ promises! {
         /// A worker that has leased stopped email cannot send it.
         a_stopped_marker_sends_nothing,
         /// An attempt that had its marker before the stop is recorded.
-        what_is_past_its_marker_settles,
+        an_attempt_past_its_marker_is_recorded,
         /// Repeats and policy resends of unknown handoffs wait.
         repeats_and_policy_resends_wait,
         /// A stopped transport does not fail over.

@@ -248,7 +248,7 @@ pub(super) async fn a_stopped_marker_sends_nothing(store: TestStore) {
     assert_eq!(lease_ids(&store, T0.plus(HOUR)).await, []);
 }
 
-pub(super) async fn what_is_past_its_marker_settles(store: TestStore) {
+pub(super) async fn an_attempt_past_its_marker_is_recorded(store: TestStore) {
     let job = accept_and_mark(&store, &keyed_email("k")).await;
     let _stop = stop(&store, StopScope::Installation).await;
 

@@ -74,8 +74,8 @@ promises! {
         mail_from_our_own_agents_is_not_answered,
         /// A reply that would go only to our own team is refused; a forward is not.
         a_reply_only_to_ourselves_is_refused,
-        /// Automatic mail is answered only if its signs are soft and the inbox allows it.
-        automatic_mail_is_answered_only_if_its_signs_are_soft_and_allowed,
+        /// Automatic mail is answered only if it is likely, not certainly, automatic and the inbox allows it.
+        likely_automatic_mail_is_answered_only_if_the_inbox_allows_it,
         /// A thread that another agent has leased is not answered.
         a_thread_leased_to_another_agent_is_not_answered,
         /// A lease token that another agent's lease replaced is refused.

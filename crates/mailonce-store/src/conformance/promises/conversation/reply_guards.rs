@@ -39,7 +39,7 @@ pub(super) async fn a_reply_only_to_ourselves_is_refused(store: TestStore) {
     );
 }
 
-pub(super) async fn automatic_mail_is_answered_only_if_its_signs_are_soft_and_allowed(store: TestStore) {
+pub(super) async fn likely_automatic_mail_is_answered_only_if_the_inbox_allows_it(store: TestStore) {
     let inbox = open_inbox(&store, "a@d.test").await;
     let hard = file_message(&store, &inbox, written_by_machine(new_message(Some(1), 1), true), T0).await;
     let soft = file_message(&store, &inbox, written_by_machine(new_message(Some(2), 2), false), T0).await;

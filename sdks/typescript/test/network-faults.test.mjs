@@ -1,12 +1,12 @@
 // Through a proxy that loses answers after the commit, delays, resets and answers 503: one mail at the sink of a real
-// server, and one success for the caller. Needs MAILONCE_WEATHER (sdks/contract/weather.py), MAILONCE_URL and a key.
+// server, and one success for the caller. Needs MAILONCE_FAULT_PROXY (sdks/contract/network_faults.py), MAILONCE_URL and a key.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { Mailonce } from "mailonce";
 
-const { MAILONCE_WEATHER: CONTROL, MAILONCE_URL: SERVER, MAILONCE_BIN, MAILONCE_SMTP_LISTEN } = process.env;
+const { MAILONCE_FAULT_PROXY: CONTROL, MAILONCE_URL: SERVER, MAILONCE_BIN, MAILONCE_SMTP_LISTEN } = process.env;
 const FAULTS = ["refuse", "503", "lose", "reset", "cut", "delay", "late503"];
 const run = Math.random().toString(36).slice(2, 8);
 
@@ -79,7 +79,7 @@ test("a message is answered once, and work is taken once", async () => {
   assert.equal(await mailsFor(person), 1);
 });
 
-test("forty callers of one intent, each in weather of its own", async () => {
+test("forty callers of one intent, each with its own network faults", async () => {
   const to = `crowd-${run}@example.com`;
   const sends = Array.from({ length: 40 }, async (_, n) => {
     const { mo } = await through([FAULTS[n % FAULTS.length], FAULTS[(n * 3 + 1) % FAULTS.length]]);

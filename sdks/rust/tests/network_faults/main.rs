@@ -17,7 +17,7 @@ use bytes::Bytes;
 use hyper::Method;
 use mailonce_sdk::{
     Client, EventQuery, Mail, Mails, MessageQuery, Once, Reply, WaitFor, Work,
-    http::{Place, Request},
+    http::{Request, ServerUrl},
     wire::{Acknowledgement, NewInbox, NextMessages},
 };
 use serde_json::{Value, json};
@@ -39,18 +39,18 @@ fn run() -> String {
     format!("{:x}", SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() & 0xffff_ffff_ffff)
 }
 
-/// Asks the one who makes the weather.
-async fn told(method: Method, path: String, body: Value) -> Value {
+/// Calls the fault proxy.
+async fn call_proxy(method: Method, path: String, body: Value) -> Value {
     let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
-    let place = Place::new(&env("MAILONCE_WEATHER"), &[], "weather").unwrap();
-    let answer = place.ask(&Request { method, path, headers: Vec::new(), body }).await.unwrap();
+    let server_url = ServerUrl::new(&env("MAILONCE_FAULT_PROXY"), &[], "network_faults").unwrap();
+    let answer = server_url.call(&Request { method, path, headers: Vec::new(), body }).await.unwrap();
     serde_json::from_slice(&answer.body).unwrap()
 }
 
 /// A client behind a proxy with these faults, and the proxy's number.
 async fn through(faults: &[&str]) -> (Client, Value) {
-    let wish = json!({ "to": env("MAILONCE_URL"), "faults": faults });
-    let proxy = told(Method::POST, "/proxy".into(), wish).await;
+    let request = json!({ "to": env("MAILONCE_URL"), "faults": faults });
+    let proxy = call_proxy(Method::POST, "/proxy".into(), request).await;
     let mo = Client::builder()
         .base_url(proxy["url"].as_str().unwrap())
         .backoff(Duration::from_millis(5))
@@ -63,7 +63,7 @@ async fn through(faults: &[&str]) -> (Client, Value) {
 async fn mails_for(to: &str) -> u64 {
     let count = async || {
         let path = format!("/mails?to={}", to.replace('@', "%40"));
-        told(Method::GET, path, Value::Null).await["count"].as_u64().unwrap()
+        call_proxy(Method::GET, path, Value::Null).await["count"].as_u64().unwrap()
     };
     for _ in 0..100 {
         if count().await > 0 {
@@ -88,13 +88,13 @@ fn mail(to: &str) -> Mail {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_intent_a_key_and_a_batch_are_sent_once_in_any_weather() {
+async fn an_intent_a_key_and_a_batch_are_sent_once_despite_network_faults() {
     let run = run();
     for fault in FAULTS {
         let [one, two, three] = ["a", "b", "c"].map(|name| format!("{name}-{fault}-{run}@example.com"));
         let (mo, number) = through(&[fault, fault]).await;
         let sent = mo.emails.send(mail(&one), Once::intent("order", format!("{fault}-{run}"))).await.unwrap();
-        assert_eq!(told(Method::GET, format!("/proxy/{number}"), Value::Null).await["left"], 0);
+        assert_eq!(call_proxy(Method::GET, format!("/proxy/{number}"), Value::Null).await["left"], 0);
         let (mo, _) = through(&[fault, fault]).await;
         mo.emails.send(mail(&two), Once::key(format!("{fault}-{run}"))).await.unwrap();
         let (mo, _) = through(&[fault, fault]).await;
@@ -133,7 +133,7 @@ async fn a_message_is_answered_once_and_work_is_taken_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forty_callers_of_one_intent_each_in_weather_of_its_own() {
+async fn forty_callers_of_one_intent_each_with_its_own_network_faults() {
     let run = run();
     let to = format!("crowd-{run}@example.com");
     let mut sends = tokio::task::JoinSet::new();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bad weather between an SDK and a real server, and the sink behind that server that counts what went out.
+"""Network faults between an SDK and a real server, and an SMTP sink behind that server that counts the emails.
 
 Needs aiosmtpd. Prints {"control": url, "smtp": port} and serves until its input ends.
 
@@ -120,10 +120,10 @@ class Proxy(Quiet):
 
 class Control(Quiet):
     def do_POST(self):
-        wish = json.loads(self.body())
+        request = json.loads(self.body())
         proxy = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
         proxy.daemon_threads = True
-        proxy.upstream, proxy.faults, proxy.passed = urlsplit(wish["to"]).netloc, list(wish["faults"]), 0
+        proxy.upstream, proxy.faults, proxy.passed = urlsplit(request["to"]).netloc, list(request["faults"]), 0
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
         with LOCK:
             PROXIES.append(proxy)

@@ -1,7 +1,7 @@
-// The words of the server in memory: refusals, answers, and what counts as the same.
+// Problems and receipts of the in-memory server, and how it compares emails.
 
 import { bareAddress } from "./key.js";
-import type { Gone } from "./testing.js";
+import type { SentMail } from "./testing.js";
 import type { CallTrace, SuppressedCall } from "./wire.js";
 
 export class Refused extends Error {
@@ -27,16 +27,16 @@ export const refused = (status: number, code: string, detail: string, more: obje
 
 export type Body = Record<string, unknown>;
 export type Message = Body & { id: string; inbox: string };
-export type Bound = { mail: Gone; suppressed: SuppressedCall[] };
+export type Bound = { mail: SentMail; suppressed: SuppressedCall[] };
 
-/** What the caller calls this call. */
-export function mark(headers: Headers): CallTrace | undefined {
+/** The `Mailonce-Call-Id` of a request. */
+export function callTrace(headers: Headers): CallTrace | undefined {
   const id = headers.get("mailonce-call-id");
-  return id ? { id: plain(id) } : undefined;
+  return id ? { id: percentDecoded(id) } : undefined;
 }
 
-/** Without percent-escapes; a text in which one was cut stays as it is. */
-function plain(text: string): string {
+/** Percent-decodes a text; one with an incomplete escape is returned unchanged. */
+function percentDecoded(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
@@ -44,9 +44,9 @@ function plain(text: string): string {
   }
 }
 
-/** What a first wording forgives. */
-export const WORDS = new Set(["subject", "text", "html", "headers", "tags", "metadata"]);
-export const MEANING = [
+/** Fields that `first_wins` allows to differ. */
+export const CONTENT_FIELDS = new Set(["subject", "text", "html", "headers", "tags", "metadata"]);
+export const COMPARED_FIELDS = [
   "from",
   "to",
   "cc",
@@ -62,7 +62,7 @@ export const MEANING = [
   "scheduled_at",
 ] as const;
 
-export function told(bound: Bound, outcome: string, differs: boolean): Body {
+export function receipt(bound: Bound, outcome: string, differs: boolean): Body {
   const { id, key } = bound.mail;
   const first = outcome === "first";
   return {
@@ -76,8 +76,8 @@ export function told(bound: Bound, outcome: string, differs: boolean): Body {
   };
 }
 
-/** What a field means, as text: order and case of recipients, kinds of line ends and empty values do not count. */
-export function meant(field: string, value: unknown): string {
+/** A field in the form in which it is compared: order and case of recipients, line endings and empty values are ignored. */
+export function comparable(field: string, value: unknown): string {
   if (value === undefined || value === null || value === "" || (Array.isArray(value) && value.length === 0)) return "";
   if (["to", "cc", "bcc", "reply_to"].includes(field))
     return [value]
@@ -105,7 +105,7 @@ export function found<T>(value: T | undefined, what: string): T {
   return value;
 }
 
-export function absent(what: string): Refused {
+export function unsupported(what: string): Refused {
   return refused(501, "not_in_double", `the double does not know ${what}`, {
     next: "Test this call against mailonce dev.",
   });

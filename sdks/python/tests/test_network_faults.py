@@ -1,5 +1,6 @@
 """Through a proxy that loses answers after the commit, delays, resets and answers 503: one mail at the sink of a real
-server, and one success for the caller. Needs MAILONCE_WEATHER (sdks/contract/weather.py), MAILONCE_URL and a key.
+server, and one success for the caller. Needs MAILONCE_FAULT_PROXY (sdks/contract/network_faults.py), MAILONCE_URL
+and a key.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import httpx
 
 from mailonce import AsyncMailonce, HeldLease, Intent, Mailonce, Message
 
-CONTROL = os.environ["MAILONCE_WEATHER"]
+CONTROL = os.environ["MAILONCE_FAULT_PROXY"]
 SERVER = os.environ["MAILONCE_URL"]
 FAULTS = ["refuse", "503", "lose", "reset", "cut", "delay", "late503"]
 RUN = uuid.uuid4().hex[:6]
@@ -52,7 +53,7 @@ def arrive(to: str, person: str) -> None:
     subprocess.run([os.environ["MAILONCE_BIN"], *words, "--smtp", smtp], check=True, stdout=subprocess.DEVNULL)
 
 
-class Weather(unittest.TestCase):
+class NetworkFaults(unittest.TestCase):
     @classmethod
     def tearDownClass(cls) -> None:
         HTTP.close()
