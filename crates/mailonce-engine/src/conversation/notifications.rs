@@ -131,6 +131,9 @@ impl Escalations {
                 }
                 drop(running);
             });
+        if let Err(problem) = self.remove_old_links(team.id).await {
+            tracing::warn!(why = problem.detail, team = %team.id, "cannot remove old approval links");
+        }
         }
         tasks
     }
@@ -269,7 +272,10 @@ impl Escalations {
         }
         let (record, link) = match known {
             // The token of a link stays that of what was shown, so another content gets another link.
-            Some((link, record)) if link.digest == preview_digest(&view) && !recipient.has_ended(&record) => {
+            // An expired one may be removed at any time.
+            Some((link, record))
+                if link.digest == preview_digest(&view) && !recipient.has_ended(&record) && now < link.expires_at =>
+            {
                 let link = match notification_of(&link, asked) {
                     Some(_) => link,
                     None => ApprovalLink {
