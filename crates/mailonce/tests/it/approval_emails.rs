@@ -219,6 +219,42 @@ over_every_engine! {
         press(&world, &link_in(&second[0].1), &[("as", "reject"), ("rev", "1"), ("reason", "no")]).await.expect_status(200);
         // The night lasts from the hour of now to the next but one.
         let hour = world.engine.ctx.now().0.rem_euclid(24 * HOUR) / HOUR;
+    async fn after_the_night_and_after_a_pause_people_are_told_one_after_another(world) {
+        let (world, relay) = world_with_relay(world).await;
+        for name in ["ada", "bob", "eve"] {
+            add_person(&world, name, "approver").await;
+            world.advance_clock(1);
+        }
+        let told_after = async |ms: i64| {
+            world.advance_clock(ms);
+            run_round(&world).await;
+            run_round(&world).await;
+            recipients(&relay.take()).join(" ")
+        };
+        let hour = world.engine.ctx.now().0.rem_euclid(24 * HOUR) / HOUR;
+        let text = |hour: i64| format!("{:02}:00", hour % 24);
+        let night = json!({ "from": text(hour), "to": text(hour + 2) });
+        set_emails(&world, json!({ "from": "desk@example.com", "next_after": "30m", "quiet_hours": night })).await;
+        send_for_approval(&world, "night", "Invoice 7").await;
+        assert_eq!(told_after(0).await, "");
+        assert_eq!(told_after(2 * HOUR).await, "ada@people.example");
+        assert_eq!(told_after(30 * MINUTE - 1).await, "");
+        assert_eq!(told_after(1).await, "bob@people.example");
+        assert_eq!(told_after(30 * MINUTE).await, "eve@people.example");
+        // No server runs for some hours.
+        set_emails(&world, json!({ "from": "desk@example.com", "next_after": "30m" })).await;
+        send_for_approval(&world, "pause", "Invoice 8").await;
+        assert_eq!(told_after(5 * HOUR).await, "ada@people.example");
+        assert_eq!(told_after(30 * MINUTE).await, "bob@people.example");
+        // One whom the transport refuses does not keep the question from the next.
+        send_for_approval(&world, "refused", "Invoice 9").await;
+        *relay.meaning.lock().unwrap() = ReplyMeaning::Refused;
+        run_round(&world).await;
+        assert_eq!(recipients(&relay.take()), ["ada@people.example"]);
+        *relay.meaning.lock().unwrap() = ReplyMeaning::Accepted;
+        assert!(told_after(30 * MINUTE).await.contains("bob@people.example"));
+    }
+
         let text = |hour: i64| format!("{:02}:00", hour % 24);
         let night = json!({ "from": text(hour), "to": text(hour + 2) });
         set_emails(&world, json!({ "from": "desk@example.com", "quiet_hours": night })).await;
