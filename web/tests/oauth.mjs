@@ -8,9 +8,13 @@ const register = async (dashboard, name) => {
   return (await response.json()).client_id;
 };
 
-/** Connects a program called `name`. `look` sees the page that asks for consent. */
-export const connectProgram = async ({ page, dashboard }, name, look = async () => undefined) => {
-  const client = await register(dashboard, name);
+/** Connects a program called `name`, as often as told. `look` sees the page that asks for consent. */
+export const connectProgram = async (tools, name, look = async () => undefined, times = 1) => {
+  const client = await register(tools.dashboard, name);
+  for (let n = 0; n < times; n += 1) await connect(tools, client, look);
+};
+
+const connect = async ({ page, dashboard }, client, look) => {
   const verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
   const asked = { response_type: "code", client_id: client, redirect_uri: `${dashboard}/live`, state: "1", code_challenge: "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", code_challenge_method: "S256", resource: `${dashboard}/mcp` };
   await page.goto(`${dashboard}/oauth/authorize?${new URLSearchParams(asked)}`);

@@ -18,8 +18,12 @@ await withBrowser(async ({ page, goto, dashboard, axe }) => {
   assert.ok(await page.getByRole("button", { name: "Approve and send" }).isDisabled());
   await page.getByText("Vera").waitFor();
   await axe();
-  await page.getByRole("button", { name: "Sign out" }).click();
+  await goto("/setup/people");
+  await page.getByRole("button", { name: "End all sessions…" }).click();
+  await page.getByRole("dialog").getByText("That includes this browser.").waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("heading", { name: "Sign in to mailonce" }).waitFor();
+  assert.ok((await api("GET", `/v1/people/${viewer.id}`)).signed_out_at);
   await goto("/emails");
   await page.getByRole("heading", { name: "Sign in to mailonce" }).waitFor();
 }, { signedIn: false, allow: [/status of 401.*\/v1\/session/] });

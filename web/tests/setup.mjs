@@ -87,6 +87,21 @@ const connection = async (tools) => {
   await row.waitFor({ state: "detached" });
 };
 
+/** Older connections are on further pages, and can be ended there. */
+const manyConnections = async (tools) => {
+  const { page, goto } = tools;
+  await connectProgram(tools, "Oldest");
+  await connectProgram(tools, "Newer", undefined, 20);
+  await goto("/setup/people");
+  const rows = page.getByRole("table", { name: "Connections" }).getByRole("row");
+  await rows.filter({ hasText: "Newer" }).nth(19).waitFor();
+  assert.equal(await rows.filter({ hasText: "Oldest" }).count(), 0);
+  await page.getByRole("button", { name: "Show more" }).click();
+  await rows.filter({ hasText: "Oldest" }).getByRole("button", { name: /^Disconnect/ }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Disconnect" }).click();
+  await eventually(async () => (await api("GET", "/v1/connections?limit=100")).data.every(({ client }) => client.name !== "Oldest"), "the end of the connection");
+};
+
 const connectAndMetrics = async ({ page, goto, dashboard, picture }) => {
   await goto("/setup/connect");
   await page.getByText(`curl -s ${dashboard}/v1/emails`).waitFor();
@@ -145,6 +160,7 @@ await withBrowser(async ({ page, goto, dashboard, axe }) => {
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.waitForURL((to) => !to.pathname.startsWith("/sign-in"));
   await connection({ page, goto, dashboard });
+  await manyConnections({ page, goto, dashboard });
   for (const section of ["domains", "api-keys", "audit"]) {
     await goto(`/setup/${section}`);
     await page.getByRole("heading", { name: "Only administrators see this" }).waitFor();

@@ -1789,7 +1789,10 @@ export interface components {
         NewPersonBody: {
             /** @description Address to which notices go. */
             address?: string | null;
-            /** @description Display name, unique in the team. */
+            /**
+             * @description Display name. Each name can be added once; names that are changed later, or that an identity provider sends, may
+             *     be those of others too.
+             */
             name: string;
             /**
              * @description `viewer` sees everything but secrets, `approver` also decides what waits for a person, `admin` manages the team.
@@ -2680,21 +2683,16 @@ export interface components {
              */
             expires_at?: string | null;
             /** @description Other teams, to which `PATCH /v1/session` changes. */
-            other_teams: components["schemas"]["SessionTeamBody"][];
+            other_teams: components["schemas"]["TeamRefBody"][];
             person: components["schemas"]["PersonBody"];
             /** @description What the person may do, as scopes of API keys. */
             scopes: ("send" | "read" | "reply" | "secrets" | "approve" | "admin" | "operator")[];
-            team: components["schemas"]["SessionTeamBody"];
+            team: components["schemas"]["TeamRefBody"];
         };
         /** @description A change of the session. */
         SessionPatchBody: {
             /** @description Id of the team to act in. */
             team: string;
-        };
-        /** @description A team of the person. */
-        SessionTeamBody: {
-            id: string;
-            name: string;
         };
         /** @description A team's settings. */
         SettingsBody: {
@@ -2715,6 +2713,7 @@ export interface components {
              */
             reply_to: "allow" | "flag" | "refuse";
             retention: components["schemas"]["RetentionBody"];
+            team: components["schemas"]["TeamRefBody"];
             /** @description The time zone in which the days and months of budgets begin, by its IANA name, such as `Europe/Berlin`. */
             time_zone: string;
             unsubscribe: components["schemas"]["UnsubscribeSettingsBody"];
@@ -2953,6 +2952,11 @@ export interface components {
         TeamPatchBody: {
             /** @description Whether sends must have an idempotency key or an intent. */
             require_keys: boolean;
+        };
+        /** @description The name of a team. */
+        TeamRefBody: {
+            id: string;
+            name: string;
         };
         /** @description A version of a template. */
         TemplateBody: {

@@ -8,7 +8,7 @@ export function SignedOut() {
     <main class="centered">
       <div class="card narrow stack">
         <h1 tabIndex={-1}>Sign in to mailonce</h1>
-        <p>This browser is not signed in. You sign in with a link that works once, for ten minutes.</p>
+        <p>This browser is not signed in. You sign in with a link that works once, for ten minutes, or by <a href="/sign-in">your identity provider</a> where this server has one.</p>
         <h2>On your own machine</h2>
         <p><code>mailonce dev</code> prints a sign-in link when it starts. Open it in this browser.</p>
         <h2>On a server</h2>

@@ -2,6 +2,7 @@
 
 pub mod call_origin;
 pub mod connection;
+pub mod display_name;
 pub mod install_secret;
 pub mod oauth_client;
 pub mod person;

@@ -92,7 +92,11 @@ impl Access {
         }
         let person = normalize(person)?;
         let new = (RecordKind::Person, person.name.clone(), records::encode(&person)?);
-        let created = self.ctx.create_named(caller, new, keyed_call.as_ref(), |_team| ()).await?;
+        let created = self.ctx.create_named(caller, new, keyed_call.as_ref(), |_team| ()).await.map_err(|problem| {
+            // The person may have another name since.
+            let detail = format!("a person was added as {} before", person.name);
+            if problem.code == Code::NameTaken { Problem { detail, ..problem } } else { problem }
+        })?;
         Ok(CreateOutcome { value: PersonView::of(&created.value)?, is_new: created.is_new })
     }
 
@@ -111,6 +115,12 @@ impl Access {
     pub async fn person(&self, caller: &Caller, id: PersonId) -> Result<PersonView, Problem> {
         require_people_access(caller)?;
         self.person_of(caller.team.id, id).await?.ok_or_else(|| person_not_found(id))
+    }
+
+    /// The person who was added under a name, whatever name is shown now.
+    pub async fn person_added_as(&self, team: TeamId, name: &str) -> Result<Option<PersonView>, Problem> {
+        let record = self.ctx.store.record_by_name(team, RecordKind::Person, name.trim()).await.map_err(unavailable)?;
+        record.as_ref().map(PersonView::of).transpose()
     }
 
     pub(crate) async fn person_of(&self, team: TeamId, id: PersonId) -> Result<Option<PersonView>, Problem> {
@@ -234,7 +244,7 @@ impl Access {
         Ok(())
     }
 
-    /// The person with this name in a team, as `describe` makes it from the existing one. For the command line, which
+    /// The person with this record name in a team, as `describe` makes it from the existing one. For the command line, which
     /// opens the ledger directly, and for sign-ins that another server vouches for. `describe` is called again after a
     /// conflict, so that what an admin changed meanwhile is kept.
     pub(crate) async fn ensure_person(

@@ -146,8 +146,9 @@ impl Access {
         }
     }
 
-    /// Makes a sign-in link for a person, who is added or changed first. For `dev` and the command line, which open the
-    /// ledger directly.
+    /// Makes a sign-in link for the person who was added under this name, or who is added now. The role and the address
+    /// become those given; a name that was changed since stays. For `dev` and the command line, which open the ledger
+    /// directly.
     pub async fn create_sign_in_link_directly(
         &self,
         team: TeamId,
@@ -155,7 +156,11 @@ impl Access {
         loopback_only: bool,
     ) -> Result<NewSignInLink, Problem> {
         let name = person.name.trim().to_owned();
-        let person = self.ensure_person(team, &name, |_| person.clone()).await?;
+        let describe = |existing: Option<&Person>| Person {
+            name: existing.map_or_else(|| name.clone(), |existing| existing.name.clone()),
+            ..person.clone()
+        };
+        let person = self.ensure_person(team, &name, describe).await?;
         let (new, record) = self.new_sign_in_link(team, person, loopback_only).await?;
         self.ctx.store.create_record(record, None).await.map(|_created| ()).map_err(unavailable)?;
         Ok(new)

@@ -44,6 +44,9 @@ use crate::{
 /// How long a link works, in milliseconds.
 pub(super) const LINK_MS: i64 = 72 * 3_600_000;
 
+/// How long an expired link is kept, in milliseconds, so that its page says what became of the question.
+const EXPIRED_LINK_MS: i64 = 7 * 24 * 3_600_000;
+
 /// A link to send to its addressee.
 #[derive(Clone, Debug)]
 pub struct NewApprovalLink {
@@ -275,22 +278,56 @@ impl Escalations {
 
     /// The tokens of the addressee's other links whose questions are open, oldest first.
     async fn waiting_links(&self, own: &Record, link: &ApprovalLink) -> Result<Vec<String>, Problem> {
-        let page = self.ctx.store.records(own.team, own.kind, None, limits::PAGE_ROWS).await.map_err(unavailable)?;
-        let (mut tokens, now) = (Vec::new(), self.ctx.now());
-        for record in page.rows.iter().filter(|record| record.id != own.id) {
-            let other: ApprovalLink = records::decode(record)?;
-            if other.addressee != link.addressee || other.expires_at <= now || other.escalation == link.escalation {
-                continue;
+        let (mut tokens, mut before, now) = (Vec::new(), None, self.ctx.now());
+        loop {
+            // Most links are those of other people, so that one page would miss some.
+            let page = self.ctx.store.records(own.team, own.kind, before, limits::PAGE_ROWS).await;
+            let page = page.map_err(unavailable)?;
+            for record in page.rows.iter().filter(|record| record.id != own.id) {
+                let other: ApprovalLink = records::decode(record)?;
+                if other.addressee != link.addressee || other.expires_at <= now || other.escalation == link.escalation {
+                    continue;
+                }
+                if self.is_open(own.team, other.escalation).await?
+                    && self.addressee_name(record, other.addressee).await?.is_some()
+                {
+                    tokens.push(self.link_token(record.id));
+                }
             }
-            let asked = self.ctx.store.record(own.team, RecordKind::Escalation, other.escalation).await;
-            let Some(asked) = asked.map_err(unavailable)? else { continue };
-            let is_open = records::decode::<Escalation>(&asked)?.state == EscalationState::Open;
-            if is_open && self.addressee_name(record, other.addressee).await?.is_some() {
-                tokens.push(self.link_token(record.id));
+            before = page.next;
+            if before.is_none() {
+                tokens.reverse();
+                return Ok(tokens);
             }
         }
-        tokens.reverse();
-        Ok(tokens)
+    }
+
+    async fn is_open(&self, team: TeamId, escalation: Uuid) -> Result<bool, Problem> {
+        let asked = self.ctx.store.record(team, RecordKind::Escalation, escalation).await.map_err(unavailable)?;
+        let Some(asked) = asked else { return Ok(false) };
+        Ok(records::decode::<Escalation>(&asked)?.state == EscalationState::Open)
+    }
+
+    /// Removes the links that expired long ago, at most once an hour. Whoever opens a removed one no longer sees who
+    /// decided.
+    pub(super) async fn remove_old_links(&self, team: TeamId) -> Result<(), Problem> {
+        let (kind, now) = (RecordKind::ApprovalLink, self.ctx.now());
+        if !self.notifications.begin_cleanup(team, now) {
+            return Ok(());
+        }
+        let mut before = None;
+        loop {
+            let page = self.ctx.store.records(team, kind, before, limits::PAGE_ROWS).await.map_err(unavailable)?;
+            for record in &page.rows {
+                if records::decode::<ApprovalLink>(record)?.expires_at.plus(EXPIRED_LINK_MS) <= now {
+                    self.ctx.store.remove_record(team, kind, record.id).await.map_err(unavailable)?;
+                }
+            }
+            before = page.next;
+            if before.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Decides a question by its link, if it can still be decided, and returns the page after it.

@@ -8,6 +8,7 @@ pub(crate) mod escalation_worker;
 pub mod escalations;
 pub mod links;
 pub mod mailbox_reader;
+mod notification_order;
 mod notification_progress;
 pub mod notification_targets;
 mod notifications;

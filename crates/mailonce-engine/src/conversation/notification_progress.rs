@@ -17,6 +17,8 @@ use uuid::Uuid;
 const MAX_PAUSED: usize = 20_000;
 /// Open questions of a team that are remembered.
 const MAX_OPEN: usize = 10_000;
+/// How often old links of a team are removed, in milliseconds.
+const CLEANUP_INTERVAL_MS: i64 = 3_600_000;
 /// How far a scan for new questions goes back behind the previous one, in milliseconds. A question may become visible
 /// after a newer one, and the clocks of nodes differ.
 const SCAN_OVERLAP_MS: i64 = 5 * 60_000;
@@ -48,6 +50,8 @@ pub(crate) struct NotificationProgress {
     collecting: Mutex<HashMap<PersonId, Time>>,
     /// Open questions, which need not be looked for in every round.
     questions: Mutex<HashMap<TeamId, TeamQuestions>>,
+    /// When the old links of a team were last removed.
+    cleaned_at: Mutex<HashMap<TeamId, Time>>,
     /// Why a person cannot be told, as it was last logged.
     obstacles: Mutex<HashMap<PersonId, String>>,
 }
@@ -73,6 +77,16 @@ impl NotificationProgress {
     pub(super) fn start(&self, team: TeamId) -> Option<RunningTeam> {
         let is_free = lock(&self.running).insert(team);
         is_free.then(|| RunningTeam { team, running: Arc::clone(&self.running) })
+    }
+
+    /// Whether old links of a team are to be removed now.
+    pub(super) fn begin_cleanup(&self, team: TeamId, now: Time) -> bool {
+        let mut cleaned_at = lock(&self.cleaned_at);
+        if cleaned_at.get(&team).is_some_and(|at| now.since(*at) < CLEANUP_INTERVAL_MS) {
+            return false;
+        }
+        cleaned_at.insert(team, now);
+        true
     }
 
     pub(super) fn is_paused(&self, question: OpenQuestion, addressee: Addressee, now: Time) -> bool {

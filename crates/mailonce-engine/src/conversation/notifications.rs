@@ -26,6 +26,7 @@ use crate::{
         Escalations,
         approval_links::{LINK_MS, link_caller, link_expiry, preview_digest},
         escalations::EscalationView,
+        notification_order::notification_of,
         notification_progress::OpenQuestion,
     },
     runtime::{problems::unavailable, records},
@@ -89,12 +90,6 @@ pub(super) struct DueNotice {
     pub(super) view: EscalationView,
 }
 
-/// How far the addressee of a link was told of a question since it was asked. `None`: not at all.
-fn notification_of(link: &ApprovalLink, asked: OpenQuestion) -> Option<Notification> {
-    let issued_at = link.expires_at.plus(-LINK_MS);
-    link.notification.clone().filter(|_| issued_at >= asked.asked_at)
-}
-
 impl Escalations {
     /// Tells people of new questions until `stop` changes.
     pub async fn run_notifications(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
@@ -136,6 +131,9 @@ impl Escalations {
     }
 
     async fn notify_team(&self, team: &Team) -> Result<(), Problem> {
+        if let Err(problem) = self.remove_old_links(team.id).await {
+            tracing::warn!(why = problem.detail, team = %team.id, "cannot remove old approval links");
+        }
         let (settings, now) = (self.access.settings_of(team.id).await.map_err(unavailable)?, self.ctx.now());
         let emails = settings.approval_emails.as_ref();
         let quiet_hours = emails.and_then(|emails| emails.quiet_hours);
@@ -151,7 +149,7 @@ impl Escalations {
             return Ok(());
         }
         let next_after_ms = emails.and_then(|emails| emails.next_after_ms).unwrap_or(0);
-        let mut place = 0;
+        let (mut place, mut person_before) = (0, None);
         for recipient in self.recipients(team.id, targets, emails).await? {
             let is_person = matches!(recipient, Recipient::Person { .. });
             let delay_ms = if is_person { next_after_ms.saturating_mul(place) } else { 0 };
@@ -159,12 +157,17 @@ impl Escalations {
                 recipient.due_at(question.asked_at, delay_ms).is_some_and(|at| at <= now)
                     && !self.notifications.is_paused(**question, recipient.addressee(), now)
             };
-            let due: Vec<OpenQuestion> = questions.iter().filter(is_due).copied().collect();
+            let mut due: Vec<OpenQuestion> = questions.iter().filter(is_due).copied().collect();
             // The next person is told instead.
             if !due.is_empty() && self.is_own_inbox(&recipient).await? {
                 continue;
             }
-            place += i64::from(is_person);
+            if let (true, Some(before)) = (delay_ms > 0, person_before) {
+                due = self.due_after(team.id, (before, next_after_ms), recipient.addressee(), due).await?;
+            }
+            if is_person {
+                (place, person_before) = (place + 1, Some(recipient.addressee()));
+            }
             self.notify(team, &recipient, &due).await?;
         }
         Ok(())
@@ -269,7 +272,10 @@ impl Escalations {
         }
         let (record, link) = match known {
             // The token of a link stays that of what was shown, so another content gets another link.
-            Some((link, record)) if link.digest == preview_digest(&view) && !recipient.has_ended(&record) => {
+            // An expired one may be removed at any time.
+            Some((link, record))
+                if link.digest == preview_digest(&view) && !recipient.has_ended(&record) && now < link.expires_at =>
+            {
                 let link = match notification_of(&link, asked) {
                     Some(_) => link,
                     None => ApprovalLink {

@@ -91,7 +91,7 @@ pub(crate) struct TargetArgs {
     ca_file: Option<PathBuf>,
 }
 
-/// A team, for verbs that open the ledger.
+/// A team, which a running server must have as that of the API key.
 #[derive(Debug, Args)]
 pub(crate) struct TeamArg {
     /// Name of the team; default: `default`, or the team of the API key when a server is asked
@@ -165,16 +165,19 @@ impl TeamArg {
         self.team.as_deref().unwrap_or(DEFAULT_TEAM)
     }
 
-    /// A server acts for the team of the API key, whatever `--team` says.
-    pub(super) fn require_own(&self) -> anyhow::Result<()> {
-        match &self.team {
-            None => Ok(()),
-            Some(team) => Err(UsageError(format!(
-                "--team {team} works only on the ledger of a stopped server: a running server uses the team of the API \
-                 key; pass --api-key of that team instead"
-            ))
-            .into()),
+    /// Refuses another team than that of the API key, for which a server acts.
+    pub(super) async fn require_own(&self, client: &CliClient) -> anyhow::Result<()> {
+        let Some(team) = &self.team else { return Ok(()) };
+        let settings = client.get("/v1/settings").await?;
+        let own = &settings["team"]["name"];
+        if own == team.as_str() {
+            return Ok(());
         }
+        Err(UsageError(format!(
+            "--team {team} is not the team of the API key, {own}, for which a running server acts; pass --api-key of \
+             that team instead"
+        ))
+        .into())
     }
 }
 
@@ -185,7 +188,7 @@ pub(super) async fn api_keys(out: &Printer, verb: ApiKeysVerb) -> anyhow::Result
         ApiKeysVerb::List { target, team } => {
             let page = match target.open().await? {
                 Target::Server(client) => {
-                    team.require_own()?;
+                    team.require_own(&client).await?;
                     client.get("/v1/api-keys").await?
                 }
                 Target::Ledger(engine) => {
@@ -199,7 +202,7 @@ pub(super) async fn api_keys(out: &Printer, verb: ApiKeysVerb) -> anyhow::Result
         ApiKeysVerb::Revoke { target, team, id } => {
             let key = match target.open().await? {
                 Target::Server(client) => {
-                    team.require_own()?;
+                    team.require_own(&client).await?;
                     let path = format!("/v1/api-keys/{}", percent_encode(&id));
                     client.call(Method::DELETE, &path, None, None).await?.1
                 }
@@ -219,7 +222,7 @@ async fn create_key(out: &Printer, args: &CreateApiKeyArgs) -> anyhow::Result<()
     let body = args.to_body()?;
     let (team, secret, key) = match args.target.open().await? {
         Target::Server(client) => {
-            args.team.require_own()?;
+            args.team.require_own(&client).await?;
             let (_, created) = client.call(Method::POST, "/v1/api-keys", None, Some(&body)).await?;
             // The answer holds the secret alone, so the limits are read back.
             let keys = client.get("/v1/api-keys").await?;

@@ -2,7 +2,10 @@
 
 use clap::Args;
 use hyper::Method;
-use mailonce_core::access::person::{Person, Role};
+use mailonce_core::{
+    access::person::{Person, Role},
+    problem::Code,
+};
 use mailonce_engine::Engine;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -11,11 +14,14 @@ use super::{
     UsageError,
     admin::problem_error,
     api_keys::{Target, TargetArgs, TeamArg, find_team},
-    client::CliClient,
+    client::{CliClient, ServerProblem},
 };
 use crate::{
     api::access::people::sign_in_url,
-    cli::printer::{Printer, display_text, print_stderr},
+    cli::{
+        error::CliError,
+        printer::{Printer, display_text, print_stderr},
+    },
 };
 
 /// A person to sign in.
@@ -25,7 +31,7 @@ pub(crate) struct LoginArgs {
     target: TargetArgs,
     #[command(flatten)]
     team: TeamArg,
-    /// Name of the person; one who is unknown is added
+    /// Name under which the person was added; a person with a new name is added
     #[arg(long)]
     name: String,
     /// What the person may do: viewer, approver or admin
@@ -45,7 +51,7 @@ pub(super) async fn login(out: &Printer, args: &LoginArgs) -> anyhow::Result<Exi
     let role = Role::parse(&args.role).ok_or_else(unknown)?;
     let link = match args.target.open().await? {
         Target::Server(client) => {
-            args.team.require_own()?;
+            args.team.require_own(&client).await?;
             if args.operator {
                 let detail = "--operator works only on the ledger of a stopped server, or on PostgreSQL without --url";
                 return Err(UsageError(detail.into()).into());
@@ -68,28 +74,41 @@ pub(super) async fn login(out: &Printer, args: &LoginArgs) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
+/// Adds the person, or takes the one who was added under the name. Nobody is looked up by the name that is shown, because
+/// people whom an identity provider vouches for choose theirs.
 async fn ask_server(client: &CliClient, args: &LoginArgs, role: Role) -> anyhow::Result<Value> {
-    let person = if let Some(person) = find_person(client, &args.name).await? {
-        change_person(client, person, args, role).await?
-    } else {
-        let body = json!({ "name": args.name, "role": role.as_str(), "address": args.address });
-        client.call(Method::POST, "/v1/people", None, Some(&body)).await?.1
+    let body = json!({ "name": args.name, "role": role.as_str(), "address": args.address });
+    let person = match client.call(Method::POST, "/v1/people", None, Some(&body)).await {
+        Ok((_, person)) => person,
+        Err(error) => {
+            let id = id_of_taken_name(&error).ok_or(error)?;
+            let person = client.get(&format!("/v1/people/{id}")).await?;
+            require_same_name(&args.name, &display_text(&person["name"]), &id)?;
+            change_person(client, person, args, role).await?
+        }
     };
     let path = format!("/v1/people/{}/sign-in-links", display_text(&person["id"]));
     Ok(client.call(Method::POST, &path, None, None).await?.1)
 }
 
-async fn find_person(client: &CliClient, name: &str) -> anyhow::Result<Option<Value>> {
-    let mut cursor = String::new();
-    loop {
-        let page = client.get(&format!("/v1/people?limit=100{cursor}")).await?;
-        let mut people = page["data"].as_array().into_iter().flatten();
-        if let Some(person) = people.find(|person| person["name"] == name) {
-            return Ok(Some(person.clone()));
-        }
-        let Some(next) = page["next_cursor"].as_str() else { return Ok(None) };
-        cursor = format!("&cursor={next}");
+/// The id of the person who was added under the name before, if that is why the server refused.
+fn id_of_taken_name(error: &anyhow::Error) -> Option<String> {
+    let ServerProblem(problem) = error.downcast_ref()?;
+    let id = problem["id"].as_str().filter(|_| problem["code"] == Code::NameTaken.as_str());
+    id.map(str::to_owned)
+}
+
+/// Refuses a person who has another name since: whoever typed the name may mean somebody else.
+fn require_same_name(added_as: &str, name: &str, id: &str) -> anyhow::Result<()> {
+    if name == added_as.trim() {
+        return Ok(());
     }
+    let detail = format!("the person who was added as \"{added_as}\" has the name \"{name}\" now");
+    let next = format!(
+        "make the link in the dashboard under Set-up, People, or with POST /v1/people/{id}/sign-in-links; use another \
+         --name to add somebody"
+    );
+    Err(CliError::new(Code::NameTaken.as_str(), detail, next).into())
 }
 
 /// Gives a known person the role and address of the command line.
@@ -108,6 +127,9 @@ async fn change_person(client: &CliClient, person: Value, args: &LoginArgs, role
 
 async fn link_in_ledger(engine: &Engine, args: &LoginArgs, role: Role) -> anyhow::Result<Value> {
     let team = find_team(engine, args.team.name()).await?;
+    if let Some(known) = engine.access.person_added_as(team, &args.name).await.map_err(problem_error)? {
+        require_same_name(&args.name, &known.person.name, &known.id.to_string())?;
+    }
     let person = Person {
         name: args.name.clone(),
         address: args.address.clone(),

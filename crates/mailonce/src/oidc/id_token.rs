@@ -178,6 +178,32 @@ mod tests {
     use serde_json::json;
 
     const NOW: i64 = 1_800_000_000;
+    // A header and claims as `header` and `claims` have them, but RS256. OpenSSL made the keys and signed:
+    // `openssl dgst -sha256 -sign key.pem`.
+    /// What was signed.
+    const RS256_SIGNED: &str = "\
+        eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lkLnRlc3QiLCJhdWQiOiJtYWlsb25jZSIsIm5vbmNlI\
+        joibiIsInN1YiI6ImFkYSIsImlhdCI6MTgwMDAwMDAwMCwiZXhwIjoxODAwMDAwMzAwfQ";
+    /// The modulus of a key of 2048 bits.
+    const RSA_2048: &str = "\
+        ozzsf61h_z5Vs-l0LPm5x3K4HT3vkuiV8CPis89ciSYUF3GHklqJxjNx1YQnPONlX_FlsMCvduZ2TMa-4Kdu56Ko1SbWs1UUnvHa\
+        OiAqnFD-jHubK7CsmCdatyIuvTMfbt5lWqX2Q1jripIBF-G4H-71UADcJmbhOSodR15OE8Gx3cOn-3yNx_lBuv_OablWlL8sTRcX\
+        4zcRh3R8v6jHPyw727C4r5mP59bWbKQFHud0I0xAuLzs7ATyMHlE5U5UcfI3aFzR03vKiCpZ-45va5x3fjIzBS5V3nV2FD3EzYpw\
+        P7WmDdC53GW-JdGGgHaQMXn0OwWLula2Cp9xgvmCDQ";
+    /// Its signature.
+    const RSA_2048_SIGNATURE: &str = "\
+        lSKDDO84sM-uQpVwl_XAh5Ty64bd1c4DHtSrNR7Xdy19nPUoQypjP_gYkh1Jcv34h-o884BLNDoVpbM3sA2jv7M_3cfSITcPHZal\
+        30lGgaAey8Pvbr8aKsE78i_4nDTF7oHM-Ra1ap8nlhOUz4yjIxG4-jDkX2OSsk-hjPY2cGb08gxfPfCGgfuVruXv-uVLQP7GAS7s\
+        5enHqURrw-MAaKtI3-vNB9BZLkPkRWByprITMCSudDmh3J2TEXNlk5tH5lZ2sjNWXn-iXMf4GvFBTJb5CO6wVHOsEmIFtfkaYSls\
+        grqJfi_pJGSlnLjGwAMI5S3M0M6HHRp5l33ZP2oMYQ";
+    /// The modulus of a key of 1024 bits.
+    const RSA_1024: &str = "\
+        vz8eb9cNKLIae4HXKNs5X30FuNkgaPPY4-9C1bN41w_b7saBwMLTTxtdLPY1Blk9dYhY7hZpOcwC7bYcOKrDJZZIpBYZ8gz4SuTp\
+        2iTjEiySoFvFMCQhrwmj6PEimDhQxYYuxQKWZsmggd1IFZp5X7NSuvQ1-AmYOy0vSej4GHM";
+    /// Its signature.
+    const RSA_1024_SIGNATURE: &str = "\
+        uOj7le8G3KpQ8e0fq0exN_sZuO20ERet-VFG76DEL1RXO9HW-mkRODHeV8eag80l28oaz2LVYjRitfxs9Ne-xsuiA3Phfekax4yb\
+        RGFg0wq0ovoVqbfw_ub6coT9zTji5hJgj3naFTuLbBSaCAcdxkd7WTPBK3nwTqs5gM0r-ZI";
 
     struct Signer(EcdsaKeyPair);
 
@@ -224,6 +250,44 @@ mod tests {
         assert_eq!(verify(&signer.sign(&header(), &claims()), &keys, expected()).unwrap()["sub"], "ada");
         let without_kid = signer.sign(&json!({ "alg": "ES256" }), &claims());
         assert!(verify(&without_kid, &keys, expected()).is_ok());
+    }
+
+    #[test]
+    fn an_rsa_signature_needs_the_right_key_of_2048_bits() {
+        let key = |modulus: &str, more: Value| {
+            let mut key = json!({ "kty": "RSA", "kid": "k", "n": modulus, "e": "AQAB" });
+            more.as_object().unwrap().iter().for_each(|(name, value)| key[name] = value.clone());
+            [serde_json::from_value::<Jwk>(key).unwrap()]
+        };
+        let check = |keys: &[Jwk], signature: &str| {
+            verify(&format!("{RS256_SIGNED}.{signature}"), keys, expected()).map(|claims| claims["sub"].clone())
+        };
+        let good = key(RSA_2048, json!({}));
+        assert_eq!(check(&good, RSA_2048_SIGNATURE), Ok(json!("ada")));
+        assert_eq!(
+            check(&key(RSA_2048, json!({ "alg": "RS256", "use": "sig" })), RSA_2048_SIGNATURE),
+            Ok(json!("ada"))
+        );
+        let wrong = RSA_2048_SIGNATURE.replacen('l', "m", 1);
+        for (keys, signature) in [
+            (&good, wrong.as_str()),
+            (&good, RSA_1024_SIGNATURE),
+            (&good, ""),
+            // Such a key can be broken, whoever publishes it.
+            (&key(RSA_1024, json!({})), RSA_1024_SIGNATURE),
+            (&key(RSA_2048, json!({ "e": null })), RSA_2048_SIGNATURE),
+            (&key("", json!({})), RSA_2048_SIGNATURE),
+        ] {
+            assert_eq!(check(keys, signature), Err(IdTokenError::Signature), "{signature} {keys:?}");
+        }
+        for other in [json!({ "kty": "EC" }), json!({ "use": "enc" }), json!({ "alg": "RS512" }), json!({ "kid": "l" })]
+        {
+            assert_eq!(
+                check(&key(RSA_2048, other.clone()), RSA_2048_SIGNATURE),
+                Err(IdTokenError::UnknownKey),
+                "{other}"
+            );
+        }
     }
 
     #[test]

@@ -4,7 +4,10 @@ pub(crate) mod id_token;
 
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mailonce_core::{access::person::Role, time::Time};
+use mailonce_core::{
+    access::{display_name::plain_name, person::Role},
+    time::Time,
+};
 use mailonce_engine::access::external_sign_in::{ExternalFlow, ExternalIdentity};
 use mailonce_transport::{
     http::base::percent_encode,
@@ -22,6 +25,8 @@ use id_token::{ExpectedClaims, IdTokenError, Jwk};
 const CACHE_MS: i64 = 3_600_000;
 /// How often the keys are read again because a token names an unknown one, in milliseconds at least.
 const KEY_REFRESH_MS: i64 = 10_000;
+/// The longest name of a person, in characters.
+const MAX_NAME_CHARS: usize = 100;
 /// Groups with this prefix are read as roles, too: `mailonce-admin`.
 const GROUP_PREFIX: &str = "mailonce-";
 
@@ -78,6 +83,15 @@ pub(crate) struct CallbackQuery {
     iss: Option<String>,
     #[serde(default)]
     pub(crate) error: Option<String>,
+}
+
+/// Why nobody was signed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RedeemError {
+    /// What the browser brought is not for this sign-in.
+    Refused(String),
+    /// The provider cannot be reached, or does not answer as it should.
+    Provider(String),
 }
 
 impl OidcProvider {
@@ -142,11 +156,12 @@ impl OidcProvider {
         flow: &ExternalFlow,
         redirect_uri: &str,
         now: Time,
-    ) -> Result<ExternalIdentity, String> {
+    ) -> Result<ExternalIdentity, RedeemError> {
+        let refused = |why: &str| RedeemError::Refused(why.into());
         if query.iss.as_ref().is_some_and(|issuer| *issuer != self.issuer) {
-            return Err("the answer comes from another identity provider".into());
+            return Err(refused("the answer comes from another identity provider"));
         }
-        let code = query.code.as_deref().ok_or("the identity provider sent no code")?;
+        let code = query.code.as_deref().ok_or_else(|| refused("the identity provider sent no code"))?;
         let token = self.exchange_code(code, flow, redirect_uri, now).await?;
         let claims = self.verify(&token, flow, now).await?;
         Ok(self.identity(&claims))
@@ -158,16 +173,21 @@ impl OidcProvider {
         flow: &ExternalFlow,
         redirect_uri: &str,
         now: Time,
-    ) -> Result<String, String> {
-        let endpoints = self.endpoints(now).await?;
+    ) -> Result<String, RedeemError> {
+        let endpoints = self.endpoints(now).await.map_err(RedeemError::Provider)?;
         let (form, authorization) = self.token_request(&endpoints, code, flow, redirect_uri);
-        let answer = self.client.post_form(&endpoints.token_endpoint, form, authorization).await?;
+        let answer = self.client.post_form(&endpoints.token_endpoint, form, authorization).await;
+        let answer = answer.map_err(RedeemError::Provider)?;
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         if answer.status != 200 {
             let error: String = body["error"].as_str().unwrap_or("no reason").chars().take(100).collect();
-            return Err(format!("the identity provider refused the code with {} ({error})", answer.status));
+            let why = format!("the identity provider refused the code with {} ({error})", answer.status);
+            // Of its refusals only this one is about the code (RFC 6749 §5.2).
+            let is_code_wrong = error == "invalid_grant";
+            return Err(if is_code_wrong { RedeemError::Refused(why) } else { RedeemError::Provider(why) });
         }
-        body["id_token"].as_str().map(str::to_owned).ok_or_else(|| "the identity provider sent no ID token".into())
+        let missing = || RedeemError::Provider("the identity provider sent no ID token".into());
+        body["id_token"].as_str().map(str::to_owned).ok_or_else(missing)
     }
 
     /// The form that redeems a code, and the header that authenticates this server.
@@ -200,20 +220,20 @@ impl OidcProvider {
         (form.finish(), authorization)
     }
 
-    async fn verify(&self, token: &str, flow: &ExternalFlow, now: Time) -> Result<Value, String> {
+    async fn verify(&self, token: &str, flow: &ExternalFlow, now: Time) -> Result<Value, RedeemError> {
         let expected = ExpectedClaims {
             issuer: &self.issuer,
             client_id: &self.client_id,
             nonce: &flow.nonce,
             now_s: now.0 / 1000,
         };
-        let keys = self.keys(CACHE_MS, now).await?;
-        let verified = match id_token::verify(token, &keys, expected) {
+        let keys = async |max_age_ms| self.keys(max_age_ms, now).await.map_err(RedeemError::Provider);
+        let verified = match id_token::verify(token, &keys(CACHE_MS).await?, expected) {
             // The provider changed its keys since they were read.
-            Err(IdTokenError::UnknownKey) => id_token::verify(token, &self.keys(KEY_REFRESH_MS, now).await?, expected),
+            Err(IdTokenError::UnknownKey) => id_token::verify(token, &keys(KEY_REFRESH_MS).await?, expected),
             verified => verified,
         };
-        verified.map_err(|error| error.to_string())
+        verified.map_err(|error| RedeemError::Refused(error.to_string()))
     }
 
     /// Who signed in, from the claims of a verified token.
@@ -223,13 +243,16 @@ impl OidcProvider {
         // Approval links go to this address, so what is absent proves nothing. Some providers write booleans as text.
         let is_verified = claims["email_verified"] == true || claims["email_verified"] == "true";
         let address = text("email").filter(|_| is_verified).map(str::to_owned);
-        let name = text("name").or_else(|| text("preferred_username")).or(address.as_deref()).unwrap_or(&subject);
+        // People choose these names themselves.
+        let names = [text("name"), text("preferred_username"), address.as_deref(), Some(&*subject)];
+        let name =
+            names.into_iter().flatten().map(|name| plain_name(name, MAX_NAME_CHARS)).find(|name| !name.is_empty());
         let claimed = self.role_claim.as_deref().map(|claim| claimed_role(&strings(claim_value(claims, claim))));
         let role = claimed.flatten().or(self.default_role);
         let teams = self.team_claim.as_deref().map(|claim| strings(claim_value(claims, claim)));
         ExternalIdentity {
             issuer: self.issuer.clone(),
-            name: name.chars().take(100).collect(),
+            name: name.unwrap_or_default(),
             address,
             role,
             is_role_claimed: self.role_claim.is_some(),

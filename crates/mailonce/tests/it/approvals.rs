@@ -235,6 +235,39 @@ over_every_engine! {
         }
     }
 
+    async fn more_wait_than_those_of_the_newest_links_of_the_team(world) {
+        let (ada, bob) = (add_person(&world, "Ada", "approver").await, add_person(&world, "Bob", "approver").await);
+        let mut hers = Vec::new();
+        for n in 0..103 {
+            let question = json!({ "question": format!("May I do {n}?") });
+            let asked = world.post("/v1/escalations", &question).await.expect_status(201).body;
+            let person = if n < 2 { &ada } else { &bob };
+            hers.push(link_path(&world, &asked, person).await);
+        }
+        let decided = press(&world, &hers[0], &[("as", "release"), ("rev", "1")]).await.expect_status(200);
+        assert!(decided.text.contains("One more waits") && decided.text.contains(&hers[1]), "{}", decided.text);
+    }
+
+    async fn a_link_is_forgotten_a_week_after_it_expired(world) {
+        require_approval(&world).await;
+        let ada = add_person(&world, "Ada", "approver").await;
+        let (_, asked) = send_for_approval(&world, "k", "Invoice 7").await;
+        let path = link_path(&world, &asked, &ada).await;
+        press(&world, &path, &[("as", "reject"), ("rev", "1")]).await.expect_status(200);
+        let open_later = async |ms: i64| {
+            world.advance_clock(ms);
+            world.engine.escalations.run_notification_round().await;
+            world.call(get(&path).anonymous()).await
+        };
+        let late = open_later(72 * HOUR + 7 * 24 * HOUR - 1).await.expect_status(410);
+        assert!(late.text.contains("<strong>Ada</strong> decided"), "{}", late.text);
+        open_later(HOUR).await.expect_status(404);
+        let store = world.engine.ctx.store();
+        let team = store.teams().await.unwrap()[0].id;
+        let left = store.records(team, mailonce_core::record::RecordKind::ApprovalLink, None, 100).await.unwrap();
+        assert!(left.rows.is_empty(), "{left:?}");
+    }
+
     async fn an_agent_finds_no_link_and_cannot_make_one(world) {
         require_approval(&world).await;
         let ada = add_person(&world, "Ada", "approver").await;

@@ -178,6 +178,47 @@ async fn api_keys_are_created_and_listed_without_a_server() {
 }
 
 #[tokio::test]
+async fn a_login_never_picks_somebody_who_took_the_name() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    let auth = format!("Bearer {}", server.api_key);
+    let headers = [("authorization", auth.as_str()), ("content-type", "application/json")];
+    let call = async |method: &str, path: &str, body: serde_json::Value| {
+        let (status, response) = server.call(method, path, &headers, &body.to_string()).await;
+        assert!(status < 300, "{response}");
+        response
+    };
+    let eve = call("POST", "/v1/people", json!({ "name": "Eve", "role": "viewer" })).await;
+    let eve = format!("/v1/people/{}", eve["id"].as_str().unwrap());
+    call("PATCH", &eve, json!({ "rev": 1, "name": "Ada" })).await;
+    let login = ["login", "--name", "Ada", "--role"];
+    let first = cli.run(&[&login[..], &["admin"]].concat()).await.expect_exit(0).json();
+    let again = cli.run(&[&login[..], &["approver"]].concat()).await.expect_exit(0).json();
+    assert_eq!((&first["person"]["id"], &again["person"]["role"]), (&again["person"]["id"], &json!("approver")));
+    assert_eq!(call("GET", &eve, json!({})).await["role"], "viewer");
+    // The name that somebody has now is not the one to sign in by.
+    let ada = format!("/v1/people/{}", again["person"]["id"].as_str().unwrap());
+    call("PATCH", &ada, json!({ "rev": again["person"]["rev"], "name": "Countess" })).await;
+    let refused = cli.run(&[&login[..], &["admin"]].concat()).await.expect_exit(5);
+    assert!(refused.stderr.contains("Countess") && refused.stderr.contains(&ada), "{refused:?}");
+    assert_eq!(call("GET", &ada, json!({})).await["role"], "approver");
+    server.terminate().await;
+    let refused = cli.run(&[&login[..], &["admin"]].concat()).await.expect_exit(5);
+    assert!(refused.stderr.contains("Countess") && refused.stderr.contains(&ada), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_running_server_takes_the_name_of_its_own_team() {
+    let cli = CliFixture::new();
+    let _server = cli.start_dev(&[]).await;
+    for args in [&["login", "--name", "Ada", "--role", "viewer"][..], &["api-keys", "list"], &["api-keys", "create"]] {
+        cli.run(&[args, &["--team", "default"]].concat()).await.expect_exit(0);
+        let refused = cli.run(&[args, &["--team", "others"]].concat()).await.expect_exit(64);
+        assert!(refused.stderr.contains("others") && refused.stderr.contains("default"), "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_new_api_key_shows_its_limits() {
     let cli = CliFixture::new();
     let limits = ["--expires", "90d", "--allow-ip", "10.0.0.0/8", "--allow-sender", "@x.test", "--rate-per-s", "5"];

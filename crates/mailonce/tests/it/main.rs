@@ -81,6 +81,7 @@ mod kek;
 mod keys;
 mod large_bodies;
 mod leases;
+mod link_secrecy;
 mod listener_checks;
 mod listener_tls;
 mod looking;

@@ -20,7 +20,7 @@ const HOUR: i64 = 3_600_000;
 
 /// Records what is posted, and answers with a status.
 #[derive(Default)]
-struct RecordingClient {
+pub(crate) struct RecordingClient {
     status: Mutex<u16>,
     posts: Mutex<Vec<OutgoingWebhook>>,
 }
@@ -39,13 +39,18 @@ impl WebhookClient for RecordingClient {
 }
 
 impl RecordingClient {
-    fn take(&self) -> Vec<OutgoingWebhook> {
+    /// A client whose posts succeed.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { status: Mutex::new(200), ..Self::default() })
+    }
+
+    pub(crate) fn take(&self) -> Vec<OutgoingWebhook> {
         std::mem::take(&mut *self.posts.lock().unwrap())
     }
 }
 
 async fn world_with_client(world: World) -> (World, Arc<RecordingClient>) {
-    let client = Arc::new(RecordingClient { status: Mutex::new(200), ..RecordingClient::default() });
+    let client = RecordingClient::new();
     let webhook_sender = Arc::clone(&client) as Arc<dyn WebhookClient>;
     let public_url = Some("https://mail.example.com".to_owned());
     let world = world.with_engine_deps(EngineDeps { webhook_sender, public_url, ..EngineDeps::default() }).await;
@@ -53,7 +58,7 @@ async fn world_with_client(world: World) -> (World, Arc<RecordingClient>) {
     (world, client)
 }
 
-async fn create_target(world: &World, kind: &str) -> String {
+pub(crate) async fn create_target(world: &World, kind: &str) -> String {
     let target = json!({ "name": format!("#{kind}"), "kind": kind, "url": "https://hooks.example.com/T0/secret" });
     let created = world.post("/v1/notification-targets", &target).await.expect_status(201);
     assert!(

@@ -14,7 +14,7 @@ use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
-use mailonce::{config::OidcFile, http::app::RouterOptions, oidc::OidcProvider};
+use mailonce::{client_address::ClientAddress, config::OidcFile, http::app::RouterOptions, oidc::OidcProvider};
 use ring::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _},
@@ -45,6 +45,8 @@ struct Provider {
     claims: Value,
     /// The header's algorithm.
     alg: &'static str,
+    /// The status with which it answers about codes, instead of redeeming them.
+    token_status: Option<StatusCode>,
     /// The description that it serves, with these replaced.
     description: Value,
     /// Challenges by code. A code is redeemed once.
@@ -113,6 +115,9 @@ async fn token(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) ->
     if headers.get("authorization").map(|value| value.to_str().unwrap()) != Some(&expected) {
         return refuse("invalid_client");
     }
+    if let Some(status) = provider.token_status {
+        return (status, "down").into_response();
+    }
     let Some((challenge, nonce)) = provider.codes.remove(&form["code"]) else { return refuse("invalid_grant") };
     if URL_SAFE_NO_PAD.encode(Sha256::digest(&form["code_verifier"])) != challenge {
         return refuse("invalid_grant");
@@ -139,6 +144,7 @@ impl OidcWorld {
             key_id: "one".into(),
             claims: json!({}),
             alg: "ES256",
+            token_status: None,
             description: json!({}),
             codes: HashMap::new(),
             redeemed: 0,
@@ -216,6 +222,14 @@ impl OidcWorld {
         assert!(cookies.iter().any(|cookie| cookie.starts_with("mailonce-oidc=;")), "{cookies:?}");
         let session = cookies.iter().find(|cookie| cookie.starts_with("mailonce=")).unwrap();
         session.split(';').next().unwrap().to_owned()
+    }
+
+    /// The callback, as a browser at this address.
+    async fn callback_from(&self, client: [u8; 4], cookie: &str, query: &str) -> TestResponse {
+        let path = format!("/sign-in/oidc/callback?{query}");
+        let mut request = get(&path).anonymous().header("cookie", cookie).build("");
+        request.extensions_mut().insert(ClientAddress(client.into()));
+        TestResponse::from_response(self.router.clone().oneshot(request).await.unwrap()).await
     }
 
     async fn expect_refusal(&self, why: &str) {
@@ -301,6 +315,43 @@ over_every_engine! {
         let (late, query) = oidc.authorize().await;
         oidc.world.advance_clock(10 * MINUTE);
         assert!(oidc.callback(&late, &query).await.expect_status(403).text.contains("ten minutes"));
+    }
+
+    async fn only_what_may_be_forged_counts_as_a_failed_authentication(world) {
+        let oidc = OidcWorld::start(world, by_claim()).await;
+        let home = [192, 0, 2, 1];
+        for _ in 0..25 {
+            let (cookie, query) = oidc.authorize().await;
+            let state = query.split_once('&').unwrap().1;
+            oidc.callback_from(home, &cookie, &format!("error=access_denied&{state}")).await.expect_status(403);
+            oidc.set(|provider| provider.token_status = Some(StatusCode::SERVICE_UNAVAILABLE));
+            let down = oidc.callback_from(home, &cookie, &query).await.expect_status(502);
+            assert!(down.text.contains("503"), "{}", down.text);
+            oidc.set(|provider| (provider.token_status, provider.claims) = (None, json!({ "role": "boss" })));
+            oidc.callback_from(home, &cookie, &query).await.expect_status(403);
+            oidc.set(|provider| provider.claims = json!({}));
+        }
+        let (cookie, query) = oidc.authorize().await;
+        oidc.callback_from(home, &cookie, &query).await.expect_status(303);
+        let (cookie, _) = oidc.authorize().await;
+        for _ in 0..25 {
+            oidc.callback_from([192, 0, 2, 2], &cookie, "code=guess&state=guess").await;
+        }
+        let (cookie, query) = oidc.authorize().await;
+        oidc.callback_from([192, 0, 2, 2], &cookie, &query).await.expect_status(429);
+        oidc.callback_from(home, &cookie, &query).await.expect_status(303);
+    }
+
+    async fn a_name_of_the_provider_cannot_look_like_other_text(world) {
+        let oidc = OidcWorld::start(world, by_claim()).await;
+        for (name, expected) in [
+            ("Ada\u{202e}nimda", "Ada nimda"),
+            ("Ada\r\n409: Bob decided", "Ada 409: Bob decided"),
+            ("\u{200b}\u{7}", "ada@example.com"),
+        ] {
+            oidc.set(|provider| provider.claims = json!({ "name": name }));
+            assert_eq!(oidc.sign_in().await["person"]["name"], expected);
+        }
     }
 
     async fn keys_may_change_and_a_provider_may_be_down_or_lie_about_itself(world) {

@@ -317,6 +317,25 @@ over_every_engine! {
         out("k").await.expect_problem(422, "key_mismatch");
     }
 
+    async fn a_name_may_be_shared_and_stays_that_of_whoever_was_added_under_it(world) {
+        let (ada, eve) = (add_person(&world, "Ada", "viewer").await, add_person(&world, "Eve", "viewer").await);
+        let rename = async |id: &str, name: &str| {
+            let call = patch(&format!("/v1/people/{id}")).json(&json!({ "rev": 1, "name": name }));
+            world.call(call).await.expect_status(200);
+        };
+        rename(&eve, "Ada").await;
+        rename(&ada, "Countess").await;
+        let taken = world.post("/v1/people", &json!({ "name": "Ada", "role": "viewer" })).await.expect_problem(409, "name_taken");
+        assert_eq!(taken.string_field("id"), ada);
+        assert_eq!(taken.string_field("detail"), "a person was added as Ada before");
+        // `dev` makes its link in the ledger: for the person who was added, under the name of today.
+        let team = world.engine.access.teams().await.unwrap()[0].id;
+        let person = Person { name: "Ada".into(), address: None, role: Role::Admin, operator: false, signed_out_at: None };
+        let link = world.engine.access.create_sign_in_link_directly(team, person, true).await.unwrap();
+        assert_eq!((link.person.id.to_string(), link.person.person.name.as_str()), (ada, "Countess"));
+        assert_eq!(world.get(&format!("/v1/people/{eve}")).await["role"], "viewer");
+    }
+
     async fn the_person_is_checked_and_named_once(world) {
         let ada = json!({ "name": "Ada", "role": "viewer", "address": "Ada@Example.com" });
         let created = world.call(post("/v1/people").key("k").json(&ada)).await.expect_status(201);

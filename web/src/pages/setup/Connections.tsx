@@ -1,12 +1,12 @@
 // Programs that people connected with their own sign-in, such as MCP clients.
-import { del, get } from "../../api/client";
-import { useLoad } from "../../api/load";
+import { del } from "../../api/client";
+import { usePages } from "../../api/load";
 import { isMissing } from "../../api/problem";
 import type { Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { confirm } from "../../components/Dialog";
 import { NotServed, Problem } from "../../components/Problem";
-import { Table } from "../../components/Table";
+import { More, Table } from "../../components/Table";
 import { Time } from "../../components/Time";
 import { toast } from "../../components/Toast";
 import { may, sessionState } from "../../session/session";
@@ -39,13 +39,14 @@ function ConnectionTable({ connections, ended }: { connections: Connection[]; en
 }
 
 export function Connections() {
-  const { data, problem, reload } = useLoad((signal) => get<Schema["ConnectionPage"]>("/v1/connections", {}, { signal }), []);
+  const { items, problem, loading, done, more, reload } = usePages<Connection>("/v1/connections", { limit: 20 });
   return (
     <section class="stack" aria-labelledby="connections">
       <h2 id="connections">Connections</h2>
       {problem && (isMissing(problem) ? <NotServed what="connections" /> : <Problem problem={problem} retry={reload} />)}
-      {data && data.data.length === 0 && <p class="muted">None. MCP clients that sign in with a person's account appear here, and can be disconnected.</p>}
-      {data && data.data.length > 0 && <div class="card flush"><ConnectionTable connections={data.data} ended={() => void reload()} /></div>}
+      {items.length === 0 && done && <p class="muted">None. MCP clients that sign in with a person's account appear here, and can be disconnected.</p>}
+      {items.length > 0 && <div class="card flush"><ConnectionTable connections={items} ended={() => void reload()} /></div>}
+      <More done={done || items.length === 0} loading={loading} more={more} />
     </section>
   );
 }

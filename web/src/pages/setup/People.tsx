@@ -12,7 +12,7 @@ import { SecretDialog } from "../../components/SecretDialog";
 import { More } from "../../components/Table";
 import { Time } from "../../components/Time";
 import { toast } from "../../components/Toast";
-import { may, sessionState } from "../../session/session";
+import { loadSession, may, sessionState } from "../../session/session";
 import { Connections } from "./Connections";
 import { PersonForm, type Person } from "./PersonForm";
 import { SetupPage } from "./SetupPage";
@@ -23,7 +23,7 @@ type SignInLink = Schema["SignInLinkBody"];
 const isSelf = (person: Person): boolean => sessionState.value.status === "in" && sessionState.value.session.person.id === person.id;
 
 async function signOutEverywhere(person: Person): Promise<boolean> {
-  const body = <p>All sessions, connections and sign-in links of {person.name} end within a second.{isSelf(person) && " That includes this browser."}</p>;
+  const body = <p>All sessions, connections, sign-in links and approval links of {person.name} end within a second.{isSelf(person) && " That includes this browser."}</p>;
   const yes = await confirm({ title: `Sign ${person.name} out everywhere?`, body, action: "Sign out", danger: true });
   if (yes) await post(`/v1/people/${person.id}/sign-out`, undefined);
   return yes;
@@ -55,12 +55,28 @@ function PersonActions({ person, edit, linked, changed }: PersonActionsProps) {
   );
 }
 
+/** Everybody can end their own sessions. Administrators do it in the list of people. */
+function OwnSessions() {
+  const state = sessionState.value;
+  if (state.status !== "in") return null;
+  // The next call finds no session, and the dashboard asks to sign in.
+  const end = async () => void ((await signOutEverywhere(state.session.person)) && (await loadSession()));
+  return (
+    <section class="stack" aria-labelledby="own-sessions">
+      <h2 id="own-sessions">Your sessions</h2>
+      <p class="muted">If you left a browser signed in, or lost a device, end everything that can act for you.</p>
+      <p><Button kind="danger" onPress={end}>End all sessions…</Button></p>
+    </section>
+  );
+}
+
 /** Everybody sees their own connections and can end them. The rest is for administrators. */
 export function PeopleOrConnections() {
   if (may("admin")) return <People />;
   return (
     <SetupPage section="people">
       <Connections />
+      <OwnSessions />
       <p class="muted">Administrators also see the people of the team here, and where questions are posted. That needs the scope <code>admin</code>.</p>
     </SetupPage>
   );

@@ -230,6 +230,19 @@ impl From<&Team> for TeamBody {
     }
 }
 
+/// The name of a team.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TeamRefBody {
+    id: String,
+    name: String,
+}
+
+impl From<&Team> for TeamRefBody {
+    fn from(team: &Team) -> Self {
+        Self { id: team.id.to_string(), name: team.name.clone() }
+    }
+}
+
 /// All teams.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TeamPage {

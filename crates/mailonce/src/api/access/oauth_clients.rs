@@ -6,7 +6,10 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use mailonce_core::access::oauth_client::{OauthClient, OauthClientDetails};
+use mailonce_core::access::{
+    display_name::is_deceptive,
+    oauth_client::{OauthClient, OauthClientDetails},
+};
 use serde::Deserialize;
 use serde_json::json;
 use url::{Host, Url};
@@ -76,13 +79,6 @@ fn check_details(body: RegistrationBody) -> Result<OauthClientDetails, OauthErro
     }
     let name = if name.is_empty() { "A client without a name" } else { name };
     Ok(OauthClientDetails { name: name.to_owned(), redirect_uris: body.redirect_uris })
-}
-
-/// Whether a character could make a name look like another text: control characters, invisible ones, and those that
-/// change the direction of writing.
-fn is_deceptive(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Where a browser is sent after a person decided.

@@ -20,7 +20,7 @@ use crate::{
         params::QueryParams,
         session_cookie::CookieSafety,
     },
-    oidc::{CallbackQuery, OidcProvider},
+    oidc::{CallbackQuery, OidcProvider, RedeemError},
 };
 
 /// Where the provider sends the browser back to.
@@ -67,10 +67,10 @@ pub(crate) async fn finish(State(app): State<App>, query: QueryParams<CallbackQu
     let provider = provider(&app)?;
     let mut response = match sign_in(&app, provider, &query.0, &parts).await {
         Ok(response) => response,
-        Err(why) => {
+        Err(SignInFailure { status, why, may_be_forged }) => {
             tracing::warn!(%why, "a sign-in by the identity provider failed");
-            client.iter().for_each(|client| app.auth_failures.record(*client));
-            failure(StatusCode::FORBIDDEN, &why)
+            client.iter().filter(|_| may_be_forged).for_each(|client| app.auth_failures.record(*client));
+            failure(status, &why)
         }
     };
     // Whatever happened, the next attempt begins anew.
@@ -78,19 +78,62 @@ pub(crate) async fn finish(State(app): State<App>, query: QueryParams<CallbackQu
     Ok(response)
 }
 
-async fn sign_in(app: &App, provider: &OidcProvider, query: &CallbackQuery, parts: &Parts) -> Result<Response, String> {
-    let flow = flow_of_browser(app, query, parts)?;
+/// Why nobody was signed in.
+struct SignInFailure {
+    status: StatusCode,
+    why: String,
+    /// Whether the state, the code or the token was wrong. Only that counts as a failed authentication: neither a person
+    /// who cancels nor a provider that is down must lock out an address.
+    may_be_forged: bool,
+}
+
+impl SignInFailure {
+    fn forged(why: String) -> Self {
+        Self { status: StatusCode::FORBIDDEN, why, may_be_forged: true }
+    }
+
+    fn honest(status: StatusCode, why: String) -> Self {
+        Self { status, why, may_be_forged: false }
+    }
+
+    /// An account that may not sign in, or a failure of this server.
+    fn of_problem(problem: Problem) -> Self {
+        let status = match problem.code {
+            Code::LinkGone => StatusCode::FORBIDDEN,
+            code => StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        };
+        Self::honest(status, problem.detail)
+    }
+}
+
+impl From<RedeemError> for SignInFailure {
+    fn from(error: RedeemError) -> Self {
+        match error {
+            RedeemError::Refused(why) => Self::forged(why),
+            RedeemError::Provider(why) => Self::honest(StatusCode::BAD_GATEWAY, why),
+        }
+    }
+}
+
+async fn sign_in(
+    app: &App,
+    provider: &OidcProvider,
+    query: &CallbackQuery,
+    parts: &Parts,
+) -> Result<Response, SignInFailure> {
+    let flow = flow_of_browser(app, query, parts).map_err(SignInFailure::forged)?;
     if let Some(error) = &query.error {
         let error: String = error.chars().take(100).collect();
-        return Err(format!("the identity provider answered {error}"));
+        let why = format!("the identity provider answered {error}");
+        return Err(SignInFailure::honest(StatusCode::FORBIDDEN, why));
     }
     let now = app.engine.ctx.now();
     let identity = provider.redeem(query, &flow, &redirect_uri(app), now).await?;
     let client = ClientAddress::of(&parts.extensions);
     let session = app.engine.access.sign_in_external(&flow, &identity, client).await;
-    let session = session.map_err(|problem| problem.detail)?;
-    end_previous_session(app, parts).await.map_err(|problem| problem.detail)?;
-    signed_in(app, parts, &session, "/").map_err(|error| error.0.detail)
+    let session = session.map_err(SignInFailure::of_problem)?;
+    end_previous_session(app, parts).await.map_err(SignInFailure::of_problem)?;
+    signed_in(app, parts, &session, "/").map_err(|error| SignInFailure::of_problem(error.0))
 }
 
 /// The flow that this browser began. Another site cannot make a browser finish a flow that it did not begin.

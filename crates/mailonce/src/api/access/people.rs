@@ -27,7 +27,8 @@ use crate::{
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewPersonBody {
-    /// Display name, unique in the team.
+    /// Display name. Each name can be added once; names that are changed later, or that an identity provider sends, may
+    /// be those of others too.
     name: String,
     /// Address to which notices go.
     #[serde(default)]
@@ -120,7 +121,7 @@ pub(crate) fn sign_in_url(public_url: &str, token: &str) -> String {
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 201, description = "Added", body = PersonBody),
         (status = 200, description = "Added before with this idempotency key", body = PersonBody),
-        (status = 409, description = "The name is taken", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "A person was added under this name before; the problem names its `id`", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let NewPersonBody { name, address, role } = body.parse()?;

@@ -14,7 +14,7 @@ use mailonce_engine::access::{people::PersonView, sessions::NewSession};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::people::PersonBody;
+use super::{api_keys::TeamRefBody, people::PersonBody};
 use crate::{
     client_address::ClientAddress,
     http::{
@@ -29,20 +29,13 @@ use crate::{
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// A team of the person.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct SessionTeamBody {
-    id: String,
-    name: String,
-}
-
 /// The session of the person who signed in.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SessionBody {
     person: PersonBody,
-    team: SessionTeamBody,
+    team: TeamRefBody,
     /// Other teams, to which `PATCH /v1/session` changes.
-    other_teams: Vec<SessionTeamBody>,
+    other_teams: Vec<TeamRefBody>,
     /// What the person may do, as scopes of API keys.
     scopes: Vec<&'static str>,
     /// Send it in the header `Mailonce-Csrf` of every request that changes something.
@@ -70,11 +63,8 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, parts: Par
     let key = &auth.caller.key;
     let body = SessionBody {
         person: PersonBody::from(view),
-        team: SessionTeamBody { id: auth.caller.team.id.to_string(), name: auth.caller.team.name.clone() },
-        other_teams: teams
-            .into_iter()
-            .map(|team| SessionTeamBody { id: team.id.to_string(), name: team.name })
-            .collect(),
+        team: TeamRefBody::from(&*auth.caller.team),
+        other_teams: teams.iter().map(TeamRefBody::from).collect(),
         scopes: key.details.scopes.iter().map(|scope| scope.as_str()).collect(),
         csrf_token: session_secret(&parts).map(|secret| app.engine.access.csrf_token(secret)).unwrap_or_default(),
         created_at: key.created_at.to_string(),

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    access::team::ApiKeyScope,
+    access::team::{ApiKeyScope, Team},
     control::budget_period::CalendarZone,
     conversation::quiet_hours::QuietHours,
     inbox::message::ReplyToPolicy,
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    api::inbox::inboxes::parse_duration_ms,
+    api::{access::api_keys::TeamRefBody, inbox::inboxes::parse_duration_ms},
     http::{
         app::{ApiResult, App},
         extract::{AuthedRequest, RawBody},
@@ -110,6 +110,7 @@ impl ApprovalEmailsBody {
 /// A team's settings.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SettingsBody {
+    team: TeamRefBody,
     content_guard: ContentGuardBody,
     escalation_email: Option<NotifySettingsBody>,
     approval_emails: Option<ApprovalEmailsBody>,
@@ -190,11 +191,12 @@ pub(crate) struct RetentionBody {
 }
 
 impl SettingsBody {
-    fn new(settings: &TeamSettings, installation: CompatSettings) -> Self {
+    fn new(team: &Team, settings: &TeamSettings, installation: CompatSettings) -> Self {
         let (keyless, window_ms) = settings.compat.resolve(installation);
         let name = |mode: ContentGuardMode| Some(mode.as_str().to_owned());
         let notify = settings.notify.clone().map(|EscalationNotification { from, to }| NotifySettingsBody { from, to });
         Self {
+            team: team.into(),
             content_guard: ContentGuardBody {
                 keyed: name(settings.keyed),
                 keyless: name(settings.keyless),
@@ -352,7 +354,7 @@ impl SettingsPatchBody {
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let settings = app.engine.access.settings(&auth.caller).await?;
-    Ok(Json(SettingsBody::new(&settings, app.engine.access.compat_defaults())).into_response())
+    Ok(Json(SettingsBody::new(&auth.caller.team, &settings, app.engine.access.compat_defaults())).into_response())
 }
 
 /// Change the team's settings.
@@ -362,5 +364,5 @@ pub(crate) async fn change(State(app): State<App>, auth: AuthedRequest, body: Ra
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let patch = body.parse::<SettingsPatchBody>()?.validate()?;
     let settings = app.engine.access.change_settings(&auth.caller, patch).await?;
-    Ok(Json(SettingsBody::new(&settings, app.engine.access.compat_defaults())).into_response())
+    Ok(Json(SettingsBody::new(&auth.caller.team, &settings, app.engine.access.compat_defaults())).into_response())
 }

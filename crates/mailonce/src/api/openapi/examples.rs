@@ -134,7 +134,7 @@ fn value_in_schema(schema: &str, property: &str) -> Option<Value> {
             json!({ "username": "hook", "password": "a-secret-of-16-characters" })
         }
         ("SettingsPatchBody", "time_zone") => json!("Europe/Berlin"),
-        ("NewTeamBody" | "TeamBody", "name") => json!("acme"),
+        ("NewTeamBody" | "TeamBody" | "TeamRefBody", "name") => json!("acme"),
         ("TeamPatchBody", "require_keys") => json!(true),
         ("NewTemplateBody" | "TemplateBody", "name") => json!("order-shipped"),
         ("ThreadPatchBody", "handled") => json!(true),
