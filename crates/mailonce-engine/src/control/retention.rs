@@ -44,13 +44,14 @@ impl Control {
         Ok(())
     }
 
-    /// Deletes the bytes of mail that was received by a time.
+    /// Deletes the bytes of mail that was received by a time: of messages, and of dead deliveries.
     async fn drop_old_raw_mail(
         &self,
         team: TeamId,
         until: Time,
         progress: &mut RetentionProgress,
     ) -> Result<(), StoreError> {
+        while self.ctx.store.drop_dead_mail(team, until, PAGE_SIZE).await? == PAGE_SIZE {}
         let mut before = None;
         loop {
             let inboxes = self.ctx.store.inboxes(team, before, PAGE_SIZE).await?;

@@ -46,6 +46,10 @@ impl ErasureStore for FaultyStore {
         self.call_with_faults("drop_message_bytes", true, self.inner.drop_message_bytes(team, id)).await
     }
 
+    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize> {
+        self.call_with_faults("drop_dead_mail", true, self.inner.drop_dead_mail(team, received_by, max)).await
+    }
+
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {
         self.call_with_faults("delivery_bytes", false, self.inner.delivery_bytes(team, id)).await
     }

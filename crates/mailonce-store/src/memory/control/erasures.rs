@@ -89,6 +89,16 @@ impl Tables {
         raw.is_some()
     }
 
+    fn drop_dead_mail(&mut self, team: TeamId, received_by: Time, max: usize) -> usize {
+        let is_due = |delivery: &Delivery| {
+            delivery.team == team && delivery.state == DeliveryState::Dead && delivery.received_at <= received_by
+        };
+        let dead = self.inbound.deliveries.values_mut().filter(|kept| is_due(&kept.delivery));
+        let raws: Vec<DeliveryId> = dead.filter_map(|kept| kept.raw.take()).take(max).collect();
+        raws.iter().for_each(|raw| self.inbound.drop_unused_raw(Some(*raw)));
+        raws.len()
+    }
+
     fn remove_thread(&mut self, team: TeamId, id: ThreadId, now: Time) -> bool {
         let is_ours = self.conversations.threads.get(&id).is_some_and(|thread| thread.team == team);
         let has_messages = self.inbound.messages.values().any(|message| message.thread == id && message.is_visible());
@@ -152,6 +162,10 @@ impl ErasureStore for Memory {
 
     async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
         Ok(self.lock_tables().drop_message_bytes(team, id))
+    }
+
+    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize> {
+        Ok(self.lock_tables().drop_dead_mail(team, received_by, max))
     }
 
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {
