@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::Alias,
     control::{audit::act::Act, erasure::AddressEraser},
+    events::retention::EventRetention,
     handoff::Attempt,
     id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbound::delivery::{Delivery, DeliveryState},
@@ -202,12 +203,21 @@ impl ErasureStore for Memory {
         let mut tables = self.lock_tables();
         for (seq, data) in events {
             tables.events.webhooks.forget_responses(team, seq);
+            if tables.events.deleted.get(&team).is_some_and(|deleted| seq <= *deleted) {
+                continue;
+            }
             let place = usize::try_from(seq.saturating_sub(1)).unwrap_or(usize::MAX);
             if let Some(event) = tables.events.log.entry(team).or_default().get_mut(place) {
                 event.data = data;
             }
         }
         Ok(())
+    }
+
+    async fn drop_events(&self, team: TeamId, retention: EventRetention) -> Result<bool> {
+        let mut tables = self.lock_tables();
+        let indexed = tables.search.cursors.get(&team).copied().unwrap_or(0);
+        Ok(tables.events.drop_events(team, retention, indexed))
     }
 
     async fn audit_name_page(&self, team: TeamId, after: &str, limit: usize) -> Result<Vec<Alias>> {

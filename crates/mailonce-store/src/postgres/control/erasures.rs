@@ -5,6 +5,7 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     access::call_origin::Alias,
     control::{audit::act::Act, erasure::AddressEraser},
+    events::retention::EventRetention,
     handoff::{Evidence, HandoffProgress},
     id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbound::delivery::DeliveryState,
@@ -26,6 +27,7 @@ use crate::postgres::{
     control::audit_chain,
     conversation::row::{lock_message_and_thread, read_thread, thread_columns},
     error::{TxResult, call_until_final},
+    events::event_retention,
     inbound::{
         deliveries::release_raws,
         row::{DELIVERY_COLUMNS, delivery_columns, read_delivery, read_first},
@@ -400,6 +402,10 @@ impl ErasureStore for Postgres {
 
     async fn replace_event_data(&self, team: TeamId, events: Vec<(u64, Value)>) -> Result<()> {
         into_store_result(call_until_final!(replace_event_data(&self.shared, team, &events)))
+    }
+
+    async fn drop_events(&self, team: TeamId, retention: EventRetention) -> Result<bool> {
+        into_store_result(call_until_final!(event_retention::drop_events(&self.shared, team, retention)))
     }
 
     async fn audit_name_page(&self, team: TeamId, after: &str, limit: usize) -> Result<Vec<Alias>> {

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::Alias,
     control::{audit::act::Act, erasure::AddressEraser},
+    events::retention::EventRetention,
     handoff::{Attempt, Evidence},
     id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId, ordered_bits},
     inbound::delivery::DeliveryState,
@@ -23,7 +24,7 @@ use crate::sqlite::{
     Sqlite,
     control::audit,
     conversation::threads,
-    events::event_log,
+    events::{event_log, event_retention},
     inbound::deliveries,
     inbox::messages,
     outbound::email_rows::work_json,
@@ -416,6 +417,14 @@ impl ErasureStore for Sqlite {
 
     async fn replace_event_data(&self, team: TeamId, events: Vec<(u64, Value)>) -> Result<()> {
         self.run_erasing(move |ledger| replace_event_data(ledger, team, &events)).await
+    }
+
+    async fn drop_events(&self, team: TeamId, retention: EventRetention) -> Result<bool> {
+        let Some(number) = self.team_number(team) else { return Ok(false) };
+        // Found by a reader, to spare the writer thread.
+        let old = self.run_query(move |conn| event_retention::last_old(conn, number, retention)).await?;
+        let Some(old) = old else { return Ok(false) };
+        self.run_erasing(move |ledger| event_retention::drop_blocks(ledger, team, retention, old)).await
     }
 
     async fn audit_name_page(&self, team: TeamId, after: &str, limit: usize) -> Result<Vec<Alias>> {
