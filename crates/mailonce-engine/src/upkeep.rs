@@ -14,7 +14,7 @@ const ESCALATION_INTERVAL: Duration = Duration::from_secs(5);
 const BUDGET_INTERVAL: Duration = Duration::from_secs(2);
 const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 const SWEEP_BATCH: usize = 500;
-/// How often entries of the audit log, bodies and received mail are removed whose retention is over.
+/// How often entries of the audit log, bodies, received mail and events are removed whose retention is over.
 const RETENTION_INTERVAL: Duration = Duration::from_mins(10);
 /// How often the erasures that this node knows of are worked on, and how often it looks for others.
 const ERASURE_INTERVAL: Duration = Duration::from_secs(1);
@@ -101,10 +101,10 @@ impl Engine {
         }
     }
 
-    /// Deletes bodies and received mail that teams do not want to keep any longer.
+    /// Deletes bodies, received mail and events that teams do not want to keep any longer.
     pub async fn apply_retention(&self) {
         if let Err(error) = self.control.apply_retention().await {
-            tracing::warn!(%error, "cannot delete bodies and received mail whose retention is over");
+            tracing::warn!(%error, "cannot delete bodies, received mail and events whose retention is over");
         }
     }
 

@@ -2419,6 +2419,8 @@ export interface components {
             audit?: string | null;
             /** @description Bodies of emails, counted from the final state, such as `7d`; null means 30 days. */
             bodies?: string | null;
+            /** @description Events, with the webhook notices about them, such as `90d`; null means for ever. */
+            events?: string | null;
             /** @description Received mail, with its text and attachments, such as `90d`; null means for ever. */
             raw?: string | null;
         };
@@ -2428,6 +2430,8 @@ export interface components {
             audit?: string | null;
             /** @description Bodies of emails, counted from the final state: a duration from 1 hour to 30 days; null means 30 days. */
             bodies?: string | null;
+            /** @description Events, with the webhook notices about them: a duration from 1 to 3,650 days; null means for ever. */
+            events?: string | null;
             /** @description Received mail, with its text and attachments: a duration from 1 hour to 3,650 days; null means for ever. */
             raw?: string | null;
         };

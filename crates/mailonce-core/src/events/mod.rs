@@ -4,4 +4,5 @@ pub mod endpoint;
 pub mod event;
 pub mod formatted_event;
 pub mod notice;
+pub mod retention;
 pub mod webhook;

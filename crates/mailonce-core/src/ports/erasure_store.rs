@@ -11,6 +11,7 @@ use super::store::Result;
 use crate::{
     access::call_origin::Alias,
     control::erasure::AddressEraser,
+    events::retention::EventRetention,
     id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     record::Record,
     time::Time,
@@ -50,6 +51,9 @@ pub trait ErasureStore: Send + Sync + 'static {
     async fn drop_bodies(&self, team: TeamId, settled_by: Time, max: usize) -> Result<usize>;
     /// Deletes the bytes of a received message, and its searchable text. Returns whether there were bytes.
     async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool>;
+    /// Deletes the bytes of at most `max` dead deliveries that were received by a time. Their rows stay and cannot be
+    /// replayed any more. Returns how many it deleted; fewer than `max` means that no more are due.
+    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize>;
     /// The packed bytes of a delivery, while they are kept.
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>>;
     /// Removes a delivery that made no message, with its bytes. The same delivery is still recognized. Returns false
@@ -62,6 +66,10 @@ pub trait ErasureStore: Send + Sync + 'static {
     async fn replace_record(&self, record: &Record) -> Result<bool>;
     /// Replaces the data of events by number, and deletes what endpoints answered to their notices.
     async fn replace_event_data(&self, team: TeamId, events: Vec<(u64, Value)>) -> Result<()>;
+    /// Deletes the oldest events of a team, with the settled notices about them. Numbers go on as if they were there. The
+    /// latest event stays, and so does what a webhook endpoint, a pending notice or search still needs. Whole rows of the
+    /// log are deleted, so an event may stay a little longer. Returns whether it deleted any; then more may be due.
+    async fn drop_events(&self, team: TeamId, retention: EventRetention) -> Result<bool>;
     /// Names in the audit log, ordered by id, after the given one.
     async fn audit_name_page(&self, team: TeamId, after: &str, limit: usize) -> Result<Vec<Alias>>;
     /// Deletes the count of replies to a person, which is kept under an unkeyed hash of the address.

@@ -94,7 +94,7 @@ pub trait InboundStore: Send + Sync + 'static {
         now: Time,
     ) -> Result<Option<Delivery>>;
     /// Makes a dead delivery due again, with its attempts reset. `None` when there is no such delivery. One that is not
-    /// dead stays unchanged.
+    /// dead, or whose bytes were deleted, stays unchanged.
     async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>>;
     /// The team of an email. For a bounce that has proven which email it is about.
     async fn team_of_email(&self, email: EmailId) -> Result<Option<TeamId>>;

@@ -84,6 +84,9 @@ pub struct Retention {
     /// The bytes of received mail, with its text and attachments.
     #[serde(rename = "raw", skip_serializing_if = "Option::is_none")]
     pub raw_ms: Option<i64>,
+    /// Events, with the settled notices about them.
+    #[serde(rename = "events", skip_serializing_if = "Option::is_none")]
+    pub events_ms: Option<i64>,
     /// Entries of the audit log.
     #[serde(rename = "audit", skip_serializing_if = "Option::is_none")]
     pub audit_ms: Option<i64>,
@@ -173,6 +176,8 @@ pub struct SettingsPatch {
     pub body_retention_ms: Option<Option<i64>>,
     /// How long the bytes of received mail are kept.
     pub raw_retention_ms: Option<Option<i64>>,
+    /// How long events are kept.
+    pub event_retention_ms: Option<Option<i64>>,
     /// What happens to an identical email without a key through a dialect.
     pub compat_keyless: Option<Option<IdenticalMode>>,
     /// For how long.
@@ -194,6 +199,7 @@ impl SettingsPatch {
             retention: Retention {
                 bodies_ms: self.body_retention_ms.unwrap_or(old.retention.bodies_ms),
                 raw_ms: self.raw_retention_ms.unwrap_or(old.retention.raw_ms),
+                events_ms: self.event_retention_ms.unwrap_or(old.retention.events_ms),
                 audit_ms: self.audit_retention_ms.unwrap_or(old.retention.audit_ms),
             },
             unsubscribe_tags: self.unsubscribe_tags.unwrap_or(old.unsubscribe_tags),

@@ -7,7 +7,7 @@
 //! | [`audit`] | who changed what: reading the log, and its retention |
 //! | [`budgets`] | budgets, and what an email counts for in them |
 //! | [`erasures`], `erasure_steps` | erasing a person |
-//! | `retention` | deletes bodies and received mail early |
+//! | `retention` | deletes bodies, received mail and events early |
 //! | [`stops`] | switches that keep email from leaving |
 //! | [`policy_trace`] | what each check decided about an email |
 //! | `suppressions` | addresses that a team doesn't send to |

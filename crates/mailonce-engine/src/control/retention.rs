@@ -1,8 +1,9 @@
-//! Retention: deletes the bodies of emails and the bytes of received mail earlier than they would be, if a team asks for
-//! it.
+//! Retention: deletes the bodies of emails, the bytes of received mail and events earlier than they would be, if a team
+//! asks for it.
 
 use crate::{access::settings::Retention, control::Control};
 use mailonce_core::{
+    events::retention::EventRetention,
     id::{InboxId, TeamId},
     inbox::message::{MessagePosition, MessageQuery},
     ports::store::StoreError,
@@ -25,7 +26,7 @@ impl Control {
     pub async fn apply_retention(&self) -> Result<(), StoreError> {
         let mut progress = self.retention_progress.lock().await;
         for team in self.ctx.store.teams().await? {
-            let Retention { bodies_ms, raw_ms, .. } = self.access.settings_of(team.id).await?.retention;
+            let Retention { bodies_ms, raw_ms, events_ms, .. } = self.access.settings_of(team.id).await?.retention;
             // Nothing expires while the clock is not confirmed.
             let Some(now) = self.ctx.time.expiry_cutoff() else { return Ok(()) };
             if let Some(kept) = bodies_ms {
@@ -33,6 +34,9 @@ impl Control {
             }
             if let Some(kept) = raw_ms {
                 self.drop_old_raw_mail(team.id, now.plus(-kept), &mut progress).await?;
+            }
+            if let Some(kept) = events_ms {
+                self.drop_old_events(team.id, now.plus(-kept)).await?;
             }
         }
         Ok(())
@@ -44,13 +48,22 @@ impl Control {
         Ok(())
     }
 
-    /// Deletes the bytes of mail that was received by a time.
+    /// Deletes the events that happened by a time, one small transaction after another.
+    async fn drop_old_events(&self, team: TeamId, happened_by: Time) -> Result<(), StoreError> {
+        let search_enabled = self.ctx.deps.search_enabled;
+        let retention = EventRetention { happened_by, search_enabled, max_rows: PAGE_SIZE };
+        while self.ctx.store.drop_events(team, retention).await? {}
+        Ok(())
+    }
+
+    /// Deletes the bytes of mail that was received by a time: of messages, and of dead deliveries.
     async fn drop_old_raw_mail(
         &self,
         team: TeamId,
         until: Time,
         progress: &mut RetentionProgress,
     ) -> Result<(), StoreError> {
+        while self.ctx.store.drop_dead_mail(team, until, PAGE_SIZE).await? == PAGE_SIZE {}
         let mut before = None;
         loop {
             let inboxes = self.ctx.store.inboxes(team, before, PAGE_SIZE).await?;

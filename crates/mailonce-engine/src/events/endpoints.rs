@@ -208,6 +208,9 @@ impl Events {
             .map(|cursor| self.ctx.seq_of(cursor))
             .transpose()?
             .map_or(EndpointStart::NextEvent, EndpointStart::After);
+        if let (Some(Some(cursor)), false) = (after, is_repeat) {
+            self.check_kept_after(team, cursor.seq).await?;
+        }
         if !is_repeat
             && self.ctx.store.endpoints(team, None, limits::ENDPOINTS).await.map_err(unavailable)?.len()
                 >= limits::ENDPOINTS

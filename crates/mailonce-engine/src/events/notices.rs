@@ -12,7 +12,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     events::{
         endpoint::Endpoint,
-        notice::{Notice, NoticeQuery, NoticeRecovery, NoticeRecoveryResult, NoticeState},
+        notice::{Notice, NoticeQuery, NoticeRecovery, NoticeRecoveryResult, NoticeState, ReplayFrom},
     },
     id::{EndpointId, NoticeId},
     limits,
@@ -109,6 +109,11 @@ impl Events {
         caller.require_scope(ApiKeyScope::Admin)?;
         self.endpoint(caller, id).await?;
         let (team, now) = (caller.team.id, self.ctx.now());
+        if let ReplayFrom::Event(seq @ 1..) = recovery.from
+            && !self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await?
+        {
+            self.check_kept_after(team, seq).await?;
+        }
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         let result = self.ctx.store.recover_notices(team, id, recovery, operation, now).await.map_err(unavailable)?;
         self.notice_wakeup.notify_one();

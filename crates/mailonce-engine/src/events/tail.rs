@@ -10,7 +10,7 @@ use crate::{
         caller::{Caller, InboxRestriction},
         inbox_restriction,
     },
-    events::{Events, event_view::EventView},
+    events::{Events, event_view::EventView, queries::check_no_gap},
     runtime::problems::unavailable,
 };
 use mailonce_core::{
@@ -201,7 +201,8 @@ impl TeamTail {
         }
         let found: Vec<_> = found.iter().map(|event| EventLine::of(event, epoch)).collect();
         segment.last_read = (found.len() < PAGE_SIZE).then(|| (wakeup_count, Instant::now()));
-        if after > end {
+        // Events that were deleted leave a gap before the first one.
+        if after > end || found.first().is_some_and(|line| line.seq > after + 1) {
             segment.lines.clear();
         }
         segment.end = Some(found.last().map_or(after, |line| line.seq));
@@ -230,7 +231,7 @@ pub struct EventFollower {
 
 impl EventFollower {
     /// The next matching events. The list is empty when `timeout` passes without any. `None` ends the stream: the
-    /// server shuts down, the API key was revoked, or the epoch changed.
+    /// server shuts down, the API key was revoked, the epoch changed, or events were deleted that it had not read yet.
     pub async fn next_events(&mut self, timeout: Duration) -> Result<Option<Vec<Arc<EventLine>>>, Problem> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -243,6 +244,9 @@ impl EventFollower {
             let found =
                 self.tail.read_after(&*self.events.ctx.store, position, freshness).await.map_err(unavailable)?;
             if self.events.ctx.epoch() != self.epoch {
+                return Ok(None);
+            }
+            if found.first().is_some_and(|line| line.seq > self.after + 1) {
                 return Ok(None);
             }
             if let Some(last) = found.last() {
@@ -295,8 +299,10 @@ impl Events {
     ) -> Result<EventFollower, Problem> {
         let (team, epoch) = (caller.team.id, self.ctx.epoch());
         let after = match after {
+            Some(None) => self.seq_before_oldest(team).await?,
             Some(cursor) => {
                 let seq = self.ctx.seq_of(cursor)?;
+                self.check_kept_after(team, seq).await?;
                 self.check_event_seq(team, seq).await?;
                 seq
             }
@@ -325,6 +331,17 @@ impl Events {
         })
     }
 
+    /// Refuses a sequence number after which events were deleted.
+    pub(crate) async fn check_kept_after(&self, team: TeamId, seq: u64) -> Result<(), Problem> {
+        check_no_gap(seq, &self.ctx.store.events(team, seq, 1).await.map_err(unavailable)?)
+    }
+
+    /// The sequence number before the oldest event that is kept.
+    async fn seq_before_oldest(&self, team: TeamId) -> Result<u64, Problem> {
+        let oldest = self.ctx.store.events(team, 0, 1).await.map_err(unavailable)?;
+        Ok(oldest.first().map_or(0, |event| event.seq - 1))
+    }
+
     /// Refuses a sequence number beyond the last event.
     pub(crate) async fn check_event_seq(&self, team: TeamId, seq: u64) -> Result<(), Problem> {
         if seq == 0 || !self.ctx.store.events(team, seq - 1, 1).await.map_err(unavailable)?.is_empty() {
@@ -336,7 +353,8 @@ impl Events {
         ))
     }
 
-    /// The sequence number of a team's last event, found by binary search, as the log has no gaps.
+    /// The sequence number of a team's last event, found by binary search: numbers have no gaps, and the latest event is
+    /// never deleted.
     async fn last_event_seq(&self, team: TeamId) -> Result<u64, Problem> {
         let exists = async |seq: u64| {
             let found = self.ctx.store.events(team, seq - 1, 1).await.map_err(unavailable)?;

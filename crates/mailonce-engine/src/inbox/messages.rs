@@ -10,7 +10,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     conversation::thread::Thread,
     id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId},
-    inbound::delivery::{Delivery, DeliveryQuery},
+    inbound::delivery::{Delivery, DeliveryQuery, DeliveryState},
     inbox::{
         Inbox,
         artifact::Artifact,
@@ -264,12 +264,18 @@ impl Inboxes {
     pub async fn replay_delivery(&self, caller: &Caller, id: DeliveryId) -> Result<Delivery, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         let delivery = self.delivery(caller, id).await?;
-        if delivery.state != mailonce_core::inbound::delivery::DeliveryState::Dead {
+        if delivery.state != DeliveryState::Dead {
             let detail = format!("this delivery is {}; only dead deliveries can be replayed", delivery.state.as_str());
             return Err(Problem::new(Code::NotDead, detail));
         }
         let replayed = self.ctx.store.replay_delivery(caller.team.id, id, self.ctx.now()).await.map_err(unavailable)?;
-        replayed.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no delivery {id}")))
+        let replayed = replayed.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no delivery {id}")))?;
+        if replayed.state == DeliveryState::Dead {
+            let detail =
+                "the bytes of this delivery were deleted by the team's `retention.raw`, so it cannot be replayed";
+            return Err(Problem::new(Code::NotFound, detail));
+        }
+        Ok(replayed)
     }
 }
 

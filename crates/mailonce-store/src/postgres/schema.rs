@@ -31,6 +31,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0020_claim_payloads.sql"),
     include_str!("../../migrations/postgres/0021_oauth_clients.sql"),
     include_str!("../../migrations/postgres/0022_due_bodies.sql"),
+    include_str!("../../migrations/postgres/0023_dead_mail.sql"),
 ];
 
 /// Serializes the migrations of nodes that start together.

@@ -13,7 +13,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 use super::install_secret;
 
 /// Migrations in order. A released migration never changes.
-pub(crate) const MIGRATIONS: [&str; 21] = [
+pub(crate) const MIGRATIONS: [&str; 22] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
@@ -35,6 +35,7 @@ pub(crate) const MIGRATIONS: [&str; 21] = [
     include_str!("../../migrations/sqlite/0019_claim_payloads.sql"),
     include_str!("../../migrations/sqlite/0020_oauth_clients.sql"),
     include_str!("../../migrations/sqlite/0021_due_bodies.sql"),
+    include_str!("../../migrations/sqlite/0022_dead_mail.sql"),
 ];
 
 /// The schema version that this binary writes.

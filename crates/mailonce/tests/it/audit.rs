@@ -273,7 +273,7 @@ over_every_engine! {
         world.call(patch("/v1/settings").json(&bad)).await.expect_problem(422, "invalid_field");
         let kept = json!({ "retention": { "audit": "30d" } });
         let settings = world.call(patch("/v1/settings").json(&kept)).await.expect_status(200);
-        assert_eq!(settings["retention"], json!({ "audit": "30d", "bodies": null, "raw": null }));
+        assert_eq!(settings["retention"], json!({ "audit": "30d", "bodies": null, "events": null, "raw": null }));
         world.advance_clock(30 * DAY + HOUR);
         world.engine.ctx.confirm_time();
         world.post("/v1/rules", &rule_body("new")).await.expect_status(201);

@@ -1,6 +1,7 @@
 //! Erasure: after it, nothing that is stored names the person, and "once" and "do not mail" still hold.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use mailonce_core::inbound::delivery::{DeliveryOutcome, ReceiveResult};
 use mailonce_engine::EngineDeps;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -51,6 +52,18 @@ async fn erase(world: &World, address: &str) -> Value {
 async fn run(world: &World, erasure: &Value) -> Value {
     world.engine.control.run_erasures(usize::MAX).await.unwrap();
     world.get(&format!("/v1/erasures/{}", str_field(erasure, "id"))).await.expect_status(200).body
+}
+
+/// Receives a mail for the inbox `a` that cannot be processed. Returns the id of its delivery.
+async fn dead_delivery(world: &World, text: &str) -> String {
+    let raw = format!("From: ann@shop.test\nMessage-ID: <{text}@shop.test>\n\n{text}\n");
+    let mail = incoming_mail(&["a@agents.test"], &raw);
+    let received = world.engine.inbound.receive_mail(mail).await.unwrap();
+    let [ReceiveResult::Stored(id)] = received[..] else { panic!("{received:?}") };
+    let (store, now) = (world.engine.ctx.store(), world.engine.ctx.now());
+    let team = store.teams().await.unwrap().remove(0).id;
+    store.record_delivery_outcome(team, id, DeliveryOutcome::Dead("broken".into()), now).await.unwrap();
+    id.to_string()
 }
 
 /// Every form in which a database or a dump may have a text.
@@ -496,6 +509,24 @@ over_every_engine! {
         world.get(&raw).await.expect_problem(404, "not_found");
         assert_eq!(world.get("/v1/inboxes/a@agents.test/messages").await.expect_status(200).rows().len(), 1);
         assert_eq!(world.send("old", &mail_to_zoe(json!({}))).await.expect_status(200).string_field("id"), old);
+    }
+
+    async fn mail_that_could_not_be_processed_is_kept_as_long_as_the_team_wants(world) {
+        let world = with_everything(world).await;
+        let inbox = world.create_inbox("a").await;
+        world.call(patch("/v1/settings").json(&json!({ "retention": { "raw": "2h" } }))).await.expect_status(200);
+        let old = dead_delivery(&world, "old").await;
+        world.advance_clock(HOUR + HOUR / 2);
+        let new = dead_delivery(&world, "new").await;
+        world.advance_clock(HOUR);
+        world.engine.ctx.confirm_time();
+        world.engine.apply_retention().await;
+
+        let gone = world.post(&format!("/v1/deliveries/{old}/replay"), &json!({})).await.expect_problem(404, "not_found");
+        assert!(str_field(&gone.body, "detail").contains("retention.raw"), "{}", gone.body);
+        world.post(&format!("/v1/deliveries/{new}/replay"), &json!({})).await.expect_status(200);
+        let rows = world.get(&format!("/v1/deliveries?inbox={inbox}")).await.expect_status(200).rows();
+        assert_eq!(rows.iter().map(|row| str_field(row, "state")).collect::<Vec<_>>(), ["waiting", "dead"]);
     }
 
     async fn an_email_in_doubt_keeps_its_erasure_running(world) {

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::{
     call::{delete, patch, post},
     dropped::drop_request_after,
-    world::{mail, mail_with, mail_with_intent},
+    talk::str_field,
+    world::{DAY, mail, mail_with, mail_with_intent},
 };
 
 fn event_types(events: &[Value]) -> Vec<&str> {
@@ -87,6 +88,38 @@ over_memory_and_sqlite! {
         let refused = world.get(&format!("/v1/events?after={foreign}")).await.expect_problem(410, "cursor_reset");
         assert!(refused.string_field("next").contains("after=0"), "{}", refused.text);
         world.get(&format!("/v1/events?after={cursor}")).await.expect_status(200);
+    }
+
+    async fn events_are_kept_as_long_as_the_team_wants(world) {
+        for bad in ["23h", "3651d"] {
+            let refused = world.call(patch("/v1/settings").json(&json!({ "retention": { "events": bad } }))).await;
+            refused.expect_problem(422, "invalid_field").expect_field("retention.events");
+        }
+        let kept = world.call(patch("/v1/settings").json(&json!({ "retention": { "events": "1d" } }))).await;
+        assert_eq!(kept.expect_status(200)["retention"]["events"], "1d");
+        for key in ["a", "b", "c"] {
+            world.send(key, &mail()).await.expect_status(202);
+        }
+        let cursors: Vec<String> = world.events().await.iter().map(|event| str_field(event, "cursor").to_owned()).collect();
+        world.advance_clock(2 * DAY);
+        world.engine.ctx.confirm_time();
+        world.send("d", &mail()).await.expect_status(202);
+        world.engine.search.index_all().await.unwrap();
+        world.engine.apply_retention().await;
+
+        let refused = world.get(&format!("/v1/events?after={}", cursors[0])).await.expect_problem(410, "cursor_reset");
+        assert!(refused.string_field("detail").contains("retention.events"), "{}", refused.text);
+        world.get(&format!("/v1/events?type=email.sent&after={}", cursors[1])).await.expect_problem(410, "cursor_reset");
+        world.get(&format!("/v1/events/stream?after={}", cursors[1])).await.expect_problem(410, "cursor_reset");
+        let endpoint = json!({ "url": "https://receiver.test/hook", "after": cursors[1] });
+        world.post("/v1/endpoints", &endpoint).await.expect_problem(410, "cursor_reset");
+        for after in ["0", cursors[2].as_str()] {
+            let page = world.get(&format!("/v1/events?after={after}")).await.expect_status(200);
+            assert_eq!(page.rows().iter().map(|event| event["seq"].clone()).collect::<Vec<_>>(), [json!(4)], "after {after}");
+        }
+        world.send("e", &mail()).await.expect_status(202);
+        assert_eq!(world.events().await.last().unwrap()["seq"], 5);
+        assert_eq!(world.send("a", &mail()).await.expect_status(200)["dedupe"]["outcome"], "replayed");
     }
 
     async fn each_team_has_its_own_event_sequence_from_1(world) {

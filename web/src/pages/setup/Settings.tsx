@@ -65,6 +65,7 @@ function Storage({ draft, set }: { draft: SettingsBody; set: Set }) {
       <div class="grid">
         <TextField label="Bodies of sent email" value={retention.bodies ?? ""} placeholder="30d" hint="1h to 30d after the final state." onInput={keep("bodies")} />
         <TextField label="Received mail" value={retention.raw ?? ""} placeholder="For ever" hint="1h to 3650d." onInput={keep("raw")} />
+        <TextField label="Events" value={retention.events ?? ""} placeholder="For ever" hint="1d to 3650d, with their webhook notices." onInput={keep("events")} />
         <TextField label="Audit log" value={retention.audit ?? ""} placeholder="For ever" hint="1d to 3650d." onInput={keep("audit")} />
       </div>
       <CheckField label="Every audit entry is also an event" checked={draft.audit_events} onChange={(events) => set({ audit_events: events })} />

@@ -371,6 +371,7 @@ fn allowed_fields(kind: RecordKind) -> Option<&'static [&'static str]> {
             "unsubscribe_tags",
             "retention.bodies",
             "retention.raw",
+            "retention.events",
             "compat.keyless",
             "compat.window_ms",
         ],

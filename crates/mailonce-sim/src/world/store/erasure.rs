@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::Alias,
     control::erasure::AddressEraser,
+    events::retention::EventRetention,
     id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     ports::{
         erasure_store::{EraseEmailResult, ErasureStore},
@@ -44,6 +45,14 @@ impl ErasureStore for FaultyStore {
 
     async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
         self.call_with_faults("drop_message_bytes", true, self.inner.drop_message_bytes(team, id)).await
+    }
+
+    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize> {
+        self.call_with_faults("drop_dead_mail", true, self.inner.drop_dead_mail(team, received_by, max)).await
+    }
+
+    async fn drop_events(&self, team: TeamId, retention: EventRetention) -> Result<bool> {
+        self.call_with_faults("drop_events", true, self.inner.drop_events(team, retention)).await
     }
 
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::Alias,
     control::{audit::act::Act, erasure::AddressEraser},
+    events::retention::EventRetention,
     handoff::Attempt,
     id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbound::delivery::{Delivery, DeliveryState},
@@ -89,6 +90,16 @@ impl Tables {
         raw.is_some()
     }
 
+    fn drop_dead_mail(&mut self, team: TeamId, received_by: Time, max: usize) -> usize {
+        let is_due = |delivery: &Delivery| {
+            delivery.team == team && delivery.state == DeliveryState::Dead && delivery.received_at <= received_by
+        };
+        let dead = self.inbound.deliveries.values_mut().filter(|kept| is_due(&kept.delivery));
+        let raws: Vec<DeliveryId> = dead.filter_map(|kept| kept.raw.take()).take(max).collect();
+        raws.iter().for_each(|raw| self.inbound.drop_unused_raw(Some(*raw)));
+        raws.len()
+    }
+
     fn remove_thread(&mut self, team: TeamId, id: ThreadId, now: Time) -> bool {
         let is_ours = self.conversations.threads.get(&id).is_some_and(|thread| thread.team == team);
         let has_messages = self.inbound.messages.values().any(|message| message.thread == id && message.is_visible());
@@ -154,6 +165,10 @@ impl ErasureStore for Memory {
         Ok(self.lock_tables().drop_message_bytes(team, id))
     }
 
+    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize> {
+        Ok(self.lock_tables().drop_dead_mail(team, received_by, max))
+    }
+
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {
         let tables = self.lock_tables();
         let kept = tables.inbound.deliveries.get(&id).filter(|kept| kept.delivery.team == team);
@@ -188,12 +203,21 @@ impl ErasureStore for Memory {
         let mut tables = self.lock_tables();
         for (seq, data) in events {
             tables.events.webhooks.forget_responses(team, seq);
+            if tables.events.deleted.get(&team).is_some_and(|deleted| seq <= *deleted) {
+                continue;
+            }
             let place = usize::try_from(seq.saturating_sub(1)).unwrap_or(usize::MAX);
             if let Some(event) = tables.events.log.entry(team).or_default().get_mut(place) {
                 event.data = data;
             }
         }
         Ok(())
+    }
+
+    async fn drop_events(&self, team: TeamId, retention: EventRetention) -> Result<bool> {
+        let mut tables = self.lock_tables();
+        let indexed = tables.search.cursors.get(&team).copied().unwrap_or(0);
+        Ok(tables.events.drop_events(team, retention, indexed))
     }
 
     async fn audit_name_page(&self, team: TeamId, after: &str, limit: usize) -> Result<Vec<Alias>> {

@@ -24,6 +24,8 @@ use notices::WebhookTables;
 #[derive(Default)]
 pub(crate) struct EventTables {
     pub(crate) log: BTreeMap<TeamId, Vec<NewEvent>>,
+    /// The number up to which the events of a team were deleted. Their places in `log` stay, without data.
+    pub(crate) deleted: BTreeMap<TeamId, u64>,
     pub(crate) webhooks: WebhookTables,
 }
 

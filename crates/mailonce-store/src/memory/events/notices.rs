@@ -9,6 +9,7 @@ use mailonce_core::{
             FanOutCounts, LeasedNotice, Notice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult,
             NoticeState, ReplayFrom, schedule_in_order,
         },
+        retention::EventRetention,
     },
     id::{EndpointId, NodeId, NoticeId, TeamId},
     limits,
@@ -122,6 +123,25 @@ impl WebhookTables {
         };
         self.save_and_reschedule(&owed, now);
         true
+    }
+
+    /// The first event of a team that an endpoint has a pending notice about.
+    fn first_pending(&self, team: TeamId) -> Option<u64> {
+        let ours = self.notices.values().filter(|notice| self.endpoint(team, notice.endpoint).is_some());
+        ours.filter(|notice| notice.is_open()).map(|notice| notice.seq).min()
+    }
+
+    /// Deletes the settled notices about the events of a team up to a number.
+    fn delete_settled(&mut self, team: TeamId, until: u64) {
+        let is_gone = |notice: &Notice| notice.team == team && notice.seq <= until && !notice.is_open();
+        let keys = &mut self.notice_keys;
+        self.notices.retain(|_, notice| {
+            let gone = is_gone(notice);
+            if gone {
+                keys.remove(&notice.id);
+            }
+            !gone
+        });
     }
 
     /// Makes notices due again whose lease holder is no longer alive. Returns how many.
@@ -270,7 +290,29 @@ impl EventTables {
 
     pub(crate) fn events_after(&self, team: TeamId, after: u64) -> impl Iterator<Item = Event> {
         let events = self.log.get(&team).map_or(&[][..], Vec::as_slice).iter().enumerate();
-        events.skip(after as usize).map(|(place, event)| Event { seq: place as u64 + 1, event: event.clone() })
+        let deleted = self.deleted.get(&team).copied().unwrap_or(0);
+        events
+            .skip(after.max(deleted) as usize)
+            .map(|(place, event)| Event { seq: place as u64 + 1, event: event.clone() })
+    }
+
+    /// Deletes the oldest events of a team, with the settled notices about them. Returns whether there were any.
+    pub(crate) fn drop_events(&mut self, team: TeamId, retention: EventRetention, indexed: u64) -> bool {
+        let deleted = self.deleted.get(&team).copied().unwrap_or(0);
+        let before_last = self.last_event_seq(team).saturating_sub(1);
+        let oldest = self.events_after(team, 0).take(retention.max_rows);
+        let old = oldest.take_while(|event| event.event.at <= retention.happened_by).last();
+        let old = old.map_or(deleted, |event| event.seq).min(before_last);
+        let cursors = self.webhooks.endpoints(team, None, usize::MAX).into_iter().map(|endpoint| endpoint.cursor);
+        let last = retention.last_deleted(old, cursors, self.webhooks.first_pending(team), indexed);
+        if last <= deleted {
+            return false;
+        }
+        self.webhooks.delete_settled(team, last);
+        self.deleted.insert(team, last);
+        let log = self.log.entry(team).or_default();
+        log.iter_mut().take(last as usize).for_each(|event| event.data = serde_json::Value::Null);
+        true
     }
 
     pub(crate) fn save_endpoint(&mut self, endpoint: &Endpoint, told: Option<NewEvent>) {

@@ -126,7 +126,8 @@ impl InboundTables {
     /// Replays a dead delivery: makes it due again. Returns true with the delivery if it changed.
     pub(crate) fn replay_delivery(&mut self, team: TeamId, id: DeliveryId, now: Time) -> Option<(Delivery, bool)> {
         let mut delivery = self.delivery(team, id)?.clone();
-        let changed = delivery.replay(now);
+        let has_bytes = self.deliveries.get(&id).is_some_and(|kept| kept.raw.is_some());
+        let changed = has_bytes && delivery.replay(now);
         if changed {
             self.save_delivery(&delivery);
         }

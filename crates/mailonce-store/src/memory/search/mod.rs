@@ -21,7 +21,7 @@ use super::{Memory, Tables};
 #[derive(Default)]
 pub(crate) struct SearchTables {
     documents: BTreeMap<(TeamId, SearchPosition), SearchDocument>,
-    cursors: BTreeMap<TeamId, u64>,
+    pub(crate) cursors: BTreeMap<TeamId, u64>,
 }
 
 impl SearchTables {

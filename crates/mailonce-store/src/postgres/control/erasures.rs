@@ -5,6 +5,7 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     access::call_origin::Alias,
     control::{audit::act::Act, erasure::AddressEraser},
+    events::retention::EventRetention,
     handoff::{Evidence, HandoffProgress},
     id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbound::delivery::DeliveryState,
@@ -26,6 +27,7 @@ use crate::postgres::{
     control::audit_chain,
     conversation::row::{lock_message_and_thread, read_thread, thread_columns},
     error::{TxResult, call_until_final},
+    events::event_retention,
     inbound::{
         deliveries::release_raws,
         row::{DELIVERY_COLUMNS, delivery_columns, read_delivery, read_first},
@@ -82,6 +84,11 @@ const DROP_WIRES: &str = "DELETE FROM wires WHERE team = $1 AND email = ANY ($2)
 const DROP_TEXT: &str = "
     UPDATE search_documents SET text = '', words = ts_filter(words, '{a,b,c}')
      WHERE team = $1 AND kind = 1 AND id = $2 AND text <> ''";
+const LOCK_DEAD_MAIL: &str = "
+    SELECT d.id, d.raw FROM deliveries d
+     WHERE d.team = $1 AND d.received_at <= $2 AND d.state = 'dead' AND d.raw IS NOT NULL
+     ORDER BY d.received_at LIMIT $3 FOR UPDATE SKIP LOCKED";
+const DROP_RAWS: &str = "UPDATE deliveries SET raw = NULL WHERE team = $1 AND id = ANY ($2)";
 const HAS_MESSAGES: &str = "
     SELECT FROM messages m JOIN threads t ON t.team = m.team AND t.inbox = m.inbox
      WHERE t.team = $1 AND t.id = $2 AND m.thread = $2 AND m.head NOT LIKE '%\"erased_at\":%' LIMIT 1";
@@ -234,13 +241,29 @@ async fn drop_message_bytes(shared: &SharedState, team: TeamId, id: MessageId) -
     let rows = query_rows(&tx, LOCK_DELIVERY, &[&team.0, &message.delivery.0]).await?;
     let raw: Option<Uuid> = rows.first().map(|row| row.try_get(DELIVERY_COLUMNS)).transpose()?.flatten();
     let Some(raw) = raw else { return Ok(false) };
-    execute(&tx, "UPDATE deliveries SET raw = NULL WHERE team = $1 AND id = $2", &[&team.0, &message.delivery.0])
-        .await?;
+    execute(&tx, DROP_RAWS, &[&team.0, &[message.delivery.0].as_slice()]).await?;
     release_raws(&tx, std::iter::once(raw)).await?;
     query_rows(&tx, LOCK_SEARCH, &[&team.0]).await?;
     execute(&tx, DROP_TEXT, &[&team.0, &id.0]).await?;
     shared.commit(tx, 1).await?;
     Ok(true)
+}
+
+async fn drop_dead_mail(shared: &SharedState, team: TeamId, received_by: Time, max: usize) -> TxResult<usize> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let rows = query_rows(&tx, LOCK_DEAD_MAIL, &[&team.0, &received_by.0, &(max as i64)]).await?;
+    let (mut due, mut raws): (Vec<Uuid>, Vec<Uuid>) = (Vec::new(), Vec::new());
+    for row in &rows {
+        due.push(row.try_get(0)?);
+        raws.push(row.try_get(1)?);
+    }
+    if !due.is_empty() {
+        execute(&tx, DROP_RAWS, &[&team.0, &due]).await?;
+        release_raws(&tx, raws.into_iter()).await?;
+        shared.commit(tx, 1).await?;
+    }
+    Ok(due.len())
 }
 
 async fn remove_thread(shared: &SharedState, team: TeamId, id: ThreadId, now: Time) -> TxResult<bool> {
@@ -357,6 +380,10 @@ impl ErasureStore for Postgres {
         into_store_result(call_until_final!(drop_message_bytes(&self.shared, team, id)))
     }
 
+    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize> {
+        into_store_result(call_until_final!(drop_dead_mail(&self.shared, team, received_by, max)))
+    }
+
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {
         when_durable!(self, delivery_bytes(&self.shared, team, id).await)
     }
@@ -375,6 +402,10 @@ impl ErasureStore for Postgres {
 
     async fn replace_event_data(&self, team: TeamId, events: Vec<(u64, Value)>) -> Result<()> {
         into_store_result(call_until_final!(replace_event_data(&self.shared, team, &events)))
+    }
+
+    async fn drop_events(&self, team: TeamId, retention: EventRetention) -> Result<bool> {
+        into_store_result(call_until_final!(event_retention::drop_events(&self.shared, team, retention)))
     }
 
     async fn audit_name_page(&self, team: TeamId, after: &str, limit: usize) -> Result<Vec<Alias>> {

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `event_log` | the sequencer, which numbers events, and reading them |
+//! | `event_retention` | deleting the oldest events |
 //! | `endpoints` | webhook endpoints and their cursors |
 //! | `fan_out` | creating notices from events |
 //! | `notices` | leasing, recording, replaying and sweeping notices |
@@ -14,6 +15,7 @@
 
 mod endpoints;
 pub(crate) mod event_log;
+pub(crate) mod event_retention;
 mod fan_out;
 pub(crate) mod notices;
 pub(crate) mod pending_events;

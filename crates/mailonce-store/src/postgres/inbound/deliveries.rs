@@ -203,7 +203,7 @@ pub(crate) async fn record_delivery_outcome(
     settle: &DeliveryOutcome,
     now: Time,
 ) -> TxResult<Option<Delivery>> {
-    change_delivery(shared, (team, id), now, &[], |delivery| delivery.record_outcome(settle.clone())).await
+    change_delivery(shared, (team, id), now, &[], |delivery, _raw| delivery.record_outcome(settle.clone())).await
 }
 
 /// Makes a dead delivery due again.
@@ -213,17 +213,18 @@ pub(crate) async fn replay_delivery(
     id: DeliveryId,
     now: Time,
 ) -> TxResult<Option<Delivery>> {
-    change_delivery(shared, (team, id), now, &[InboundWakeUp::DeliveryWaiting], |delivery| delivery.replay(now)).await
+    let replay = |delivery: &mut Delivery, raw: Option<Uuid>| raw.is_some() && delivery.replay(now);
+    change_delivery(shared, (team, id), now, &[InboundWakeUp::DeliveryWaiting], replay).await
 }
 
-/// Changes one delivery by a rule of the core, which returns whether it changed anything. The lease ends, and
-/// `hints` wake up other nodes.
+/// Changes one delivery by a rule, which gets the id of its bytes and returns whether it changed anything. The lease
+/// ends, and `hints` wake up other nodes.
 async fn change_delivery(
     shared: &SharedState,
     (team, id): (TeamId, DeliveryId),
     now: Time,
     hints: &[InboundWakeUp],
-    rule: impl FnOnce(&mut Delivery) -> bool + Send,
+    rule: impl FnOnce(&mut Delivery, Option<Uuid>) -> bool + Send,
 ) -> TxResult<Option<Delivery>> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
@@ -234,7 +235,7 @@ async fn change_delivery(
         tx.rollback().await?;
         return Ok(None);
     };
-    if !rule(delivery) {
+    if !rule(delivery, raw) {
         tx.rollback().await?;
         return Ok(found);
     }

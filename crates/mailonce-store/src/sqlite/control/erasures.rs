@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::Alias,
     control::{audit::act::Act, erasure::AddressEraser},
+    events::retention::EventRetention,
     handoff::{Attempt, Evidence},
     id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId, ordered_bits},
     inbound::delivery::DeliveryState,
@@ -23,7 +24,7 @@ use crate::sqlite::{
     Sqlite,
     control::audit,
     conversation::threads,
-    events::event_log,
+    events::{event_log, event_retention},
     inbound::deliveries,
     inbox::messages,
     outbound::email_rows::work_json,
@@ -66,6 +67,9 @@ const SAVE_MESSAGE: &str = "UPDATE messages SET rev = ?2, state = ?3, marks = ?4
 const SAVE_DELIVERY: &str =
     "UPDATE deliveries SET rev = ?3, about = ?4, trouble = NULL, raw = NULL WHERE team = ?1 AND delivery = ?2";
 const DROP_TEXT: &str = "UPDATE search_documents SET text = '' WHERE kind = 1 AND source = ?1 AND text <> ''";
+const DEAD_MAIL: &str = "SELECT delivery FROM deliveries \
+     WHERE team = ?1 AND received_at <= ?2 AND state = 'dead' AND raw IS NOT NULL ORDER BY received_at LIMIT ?3";
+const DROP_RAW: &str = "UPDATE deliveries SET raw = NULL WHERE team = ?1 AND delivery = ?2";
 const HAS_MESSAGES: &str =
     "SELECT 1 FROM messages WHERE team = ?1 AND thread = ?2 AND head ->> '$.erased_at' IS NULL LIMIT 1";
 const REPLACE_RECORD: &str = "UPDATE records SET rev = rev + 1, name = ?3, about = ?4 WHERE id = ?1 AND rev = ?2";
@@ -239,11 +243,32 @@ fn drop_message_bytes(ledger: &mut WriteSession<'_>, team: TeamId, id: MessageId
     let Some(message) = messages::by_id(ledger.conn, team, number, id)? else { return Ok(false) };
     let kept = deliveries::by_id(ledger.conn, team, number, message.delivery)?;
     let Some(raw) = kept.and_then(|kept| kept.raw) else { return Ok(false) };
-    let row = params![number, ordered_bits(message.delivery.0)];
-    ledger.execute("UPDATE deliveries SET raw = NULL WHERE team = ?1 AND delivery = ?2", row)?;
+    ledger.execute(DROP_RAW, params![number, ordered_bits(message.delivery.0)])?;
     deliveries::release_raw(ledger, raw)?;
     ledger.execute(DROP_TEXT, [ordered_bits(id.0)])?;
     Ok(true)
+}
+
+/// The dead deliveries of a team that were received by a time and have bytes, at most `max`.
+fn dead_mail(conn: &Connection, team: i64, received_by: Time, max: usize) -> Result<Vec<i64>> {
+    let mut statement = conn.prepare_cached(DEAD_MAIL).map_err(store_error)?;
+    let rows = statement.query_map(params![team, received_by.0, max as i64], |row| row.get(0));
+    rows.and_then(Iterator::collect).map_err(store_error)
+}
+
+/// Deletes the bytes of deliveries that are still dead. Returns how many.
+fn drop_dead_mail(ledger: &WriteSession<'_>, team: TeamId, due: &[i64]) -> Result<usize> {
+    let Some(number) = ledger.team_number(team) else { return Ok(0) };
+    let mut dropped = 0;
+    for bits in due {
+        let kept = deliveries::by_bits(ledger.conn, team, number, *bits)?;
+        let dead = kept.filter(|kept| kept.delivery.state == DeliveryState::Dead);
+        let Some(raw) = dead.and_then(|kept| kept.raw) else { continue };
+        ledger.execute(DROP_RAW, params![number, bits])?;
+        deliveries::release_raw(ledger, raw)?;
+        dropped += 1;
+    }
+    Ok(dropped)
 }
 
 fn remove_thread(ledger: &mut WriteSession<'_>, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {
@@ -350,6 +375,16 @@ impl ErasureStore for Sqlite {
         self.run_erasing(move |ledger| drop_message_bytes(ledger, team, id)).await
     }
 
+    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize> {
+        let Some(number) = self.team_number(team) else { return Ok(0) };
+        // Found by a reader, so that a round with nothing to do does not keep the writer busy.
+        let due = self.run_query(move |conn| dead_mail(conn, number, received_by, max)).await?;
+        if due.is_empty() {
+            return Ok(0);
+        }
+        self.run_erasing(move |ledger| drop_dead_mail(ledger, team, &due)).await
+    }
+
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
         let query = move |conn: &Connection| {
@@ -382,6 +417,14 @@ impl ErasureStore for Sqlite {
 
     async fn replace_event_data(&self, team: TeamId, events: Vec<(u64, Value)>) -> Result<()> {
         self.run_erasing(move |ledger| replace_event_data(ledger, team, &events)).await
+    }
+
+    async fn drop_events(&self, team: TeamId, retention: EventRetention) -> Result<bool> {
+        let Some(number) = self.team_number(team) else { return Ok(false) };
+        // Found by a reader, to spare the writer thread.
+        let old = self.run_query(move |conn| event_retention::last_old(conn, number, retention)).await?;
+        let Some(old) = old else { return Ok(false) };
+        self.run_erasing(move |ledger| event_retention::drop_blocks(ledger, team, retention, old)).await
     }
 
     async fn audit_name_page(&self, team: TeamId, after: &str, limit: usize) -> Result<Vec<Alias>> {

@@ -26,7 +26,7 @@ const MAX_TIME_DISORDER_MS: i64 = 3_600_000;
 const UPDATE_BLOCK: &str = "UPDATE event_blocks SET events = ?3 WHERE team = ?1 AND last = ?2";
 
 /// Unpacks a block and assigns the sequence numbers.
-fn read_block(row: &Row<'_>) -> Result<Vec<Event>> {
+pub(super) fn read_block(row: &Row<'_>) -> Result<Vec<Event>> {
     let last: i64 = row.get(0).map_err(store_error)?;
     let packed = row.get_ref(1).map_err(store_error)?.as_blob().unwrap_or_default();
     let damaged = || StoreError::Corrupt(format!("the block of events up to {last} is damaged"));

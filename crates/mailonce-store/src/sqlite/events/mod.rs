@@ -3,6 +3,7 @@
 pub(crate) mod endpoints;
 pub(crate) mod event_blocks;
 pub(crate) mod event_log;
+pub(crate) mod event_retention;
 pub(crate) mod fan_out;
 pub(crate) mod notices;
 use async_trait::async_trait;

@@ -232,7 +232,7 @@ pub(crate) fn replay(
 ) -> Result<Option<Delivery>> {
     let Some(number) = ledger.team_number(team) else { return Ok(None) };
     let Some(mut kept) = by_id(ledger.conn, team, number, id)? else { return Ok(None) };
-    if kept.delivery.replay(now) {
+    if kept.raw.is_some() && kept.delivery.replay(now) {
         update(ledger, number, &kept, None)?;
         ledger.queue_wake_up(InboundWakeUp::DeliveryWaiting);
     }

@@ -32,7 +32,7 @@ const MAX_HELD_EXPIRY_MS: i64 = 30 * 86_400_000;
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 86_400_000;
-/// Maximum of `retention.audit` and `retention.raw`.
+/// Maximum of `retention.audit`, `retention.events` and `retention.raw`.
 const MAX_RETENTION_MS: i64 = 3_650 * DAY_MS;
 
 /// Content guard: what to do with an email that looks like one that was just sent.
@@ -186,6 +186,8 @@ pub(crate) struct RetentionBody {
     bodies: Option<String>,
     /// Received mail, with its text and attachments, such as `90d`; null means for ever.
     raw: Option<String>,
+    /// Events, with the webhook notices about them, such as `90d`; null means for ever.
+    events: Option<String>,
     /// Entries of the audit log, such as `365d`; null means for ever.
     audit: Option<String>,
 }
@@ -211,6 +213,7 @@ impl SettingsBody {
             retention: RetentionBody {
                 bodies: settings.retention.bodies_ms.map(format_span),
                 raw: settings.retention.raw_ms.map(format_span),
+                events: settings.retention.events_ms.map(format_span),
                 audit: settings.retention.audit_ms.map(format_span),
             },
             unsubscribe: UnsubscribeSettingsBody { tags: settings.unsubscribe_tags.clone() },
@@ -264,6 +267,10 @@ pub(crate) struct RetentionPatchBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     raw: Option<Option<String>>,
+    /// Events, with the webhook notices about them: a duration from 1 to 3,650 days; null means for ever.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    events: Option<Option<String>>,
     /// Entries of the audit log: a duration such as `365d`, from 1 to 3,650 days; null means for ever.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
@@ -324,6 +331,12 @@ impl SettingsPatchBody {
             reply_to: reply_to.transpose()?,
             audit_events: self.audit_events,
             audit_retention_ms: retention_ms("retention.audit", retention.audit, (DAY_MS, "1 day"), MAX_RETENTION_MS)?,
+            event_retention_ms: retention_ms(
+                "retention.events",
+                retention.events,
+                (DAY_MS, "1 day"),
+                MAX_RETENTION_MS,
+            )?,
             body_retention_ms: retention_ms(
                 "retention.bodies",
                 retention.bodies,

@@ -215,7 +215,7 @@ async fn owned_endpoint_id(app: &App, auth: &AuthedRequest, text: &str) -> Resul
     responses((status = 201, description = "Created; `secret` is shown only once", body = EndpointBody),
         (status = 200, description = "Created before with this idempotency key", body = EndpointBody),
         (status = 409, description = "The team has reached its maximum number of endpoints", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 410, description = "The cursor is from before a restore or database failover, or events after it were deleted", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let NewEndpointBody {

@@ -115,7 +115,7 @@ pub(crate) struct EventPage<'a> {
 /// Read events after a cursor, oldest first.
 #[utoipa::path(get, path = "/v1/events", operation_id = "list_events", tag = "events", params(EventQuery),
     responses((status = 200, description = "Events, oldest first", body = EventPage),
-        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 410, description = "The cursor is from before a restore or database failover, or events after it were deleted", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<EventQuery>) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let after = parse_cursor(query.0.after().unwrap_or("0"))?;

@@ -217,7 +217,7 @@ pub(crate) async fn replay(State(app): State<App>, auth: AuthedRequest, PathPara
 #[utoipa::path(post, path = "/v1/endpoints/{id}/recover", operation_id = "recover_endpoint", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = RecoverBody,
     responses((status = 202, description = "The recovery was started", body = RecoveryBody),
-        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 410, description = "The cursor is from before a restore or database failover, or events after it were deleted", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn recover(
     State(app): State<App>,
     auth: AuthedRequest,

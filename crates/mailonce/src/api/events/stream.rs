@@ -32,7 +32,7 @@ const RECONNECT_MS: u32 = 1_000;
 #[utoipa::path(get, path = "/v1/events/stream", operation_id = "stream_events", tag = "events",
     params(EventQuery, ("Last-Event-ID" = Option<String>, Header, description = "Cursor of the last event received; an EventSource sends it when it reconnects")),
     responses((status = 200, description = "Server-sent events: `id` is the cursor, `data` the event as JSON. Without a cursor the stream starts with the next event", body = String, content_type = "text/event-stream"),
-        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 410, description = "The cursor is from before a restore or database failover, or events after it were deleted", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn stream(
     State(app): State<App>,
     auth: AuthedRequest,

@@ -24,7 +24,7 @@ use crate::conformance::{
         handoffs::{accept_and_mark, apply_action, new_evidence},
         inbound::{
             all_messages, consume_request, file_duplicate, file_new, finish_delivery, load_delivery, new_delivery,
-            new_message, open_inbox, receive_one, with_artifacts,
+            new_message, open_inbox, receive_all, receive_one, with_artifacts,
         },
         search::{found, index_all},
     },
@@ -162,6 +162,35 @@ pub(super) async fn bodies_are_dropped_in_bounded_steps(store: TestStore) {
     for (number, id) in (1..).zip(emails) {
         assert_eq!(load_detail(&store, id).await.body.is_some(), number == 4, "email {number}");
     }
+}
+
+pub(super) async fn the_bytes_of_dead_deliveries_are_dropped(store: TestStore) {
+    let (inbox, second) = (open_inbox(&store, "a@d.test").await, open_inbox(&store, "b@d.test").await);
+    let mut dead = Vec::new();
+    for number in 0..3 {
+        let at = T0.plus(number);
+        // One mail for two inboxes: the other one still needs its bytes.
+        let (for_it, for_other) = (new_delivery(&inbox, at), new_delivery(&second, at));
+        dead.push((for_it.id, for_other.id));
+        receive_all(&store, vec![for_it, for_other], at).await;
+        finish_delivery(&store, dead[dead.len() - 1].0, DeliveryOutcome::Dead("broken".into()), at).await;
+    }
+    let before = load_delivery(&store, dead[0].0).await;
+
+    assert_eq!(store.drop_dead_mail(OTHER_TEAM, T0.plus(1), 10).await.unwrap(), 0);
+    let mut dropped = Vec::new();
+    for _ in 0..3 {
+        dropped.push(store.drop_dead_mail(TEAM, T0.plus(1), 1).await.unwrap());
+    }
+
+    assert_eq!(dropped, [1, 1, 0], "the last one came later");
+    for (number, (id, other)) in dead.into_iter().enumerate() {
+        let has_bytes = async |id| store.delivery_bytes(TEAM, id).await.unwrap().is_some();
+        assert_eq!((has_bytes(id).await, has_bytes(other).await), (number == 2, true), "mail {number}");
+        let replayed = store.replay_delivery(TEAM, id, T0.plus(SECOND)).await.unwrap().unwrap();
+        assert_eq!(replayed.state == DeliveryState::Waiting, number == 2, "mail {number}");
+    }
+    assert_eq!(load_delivery(&store, before.id).await, before);
 }
 
 pub(super) async fn texts_of_others_lose_the_address(store: TestStore) {

@@ -54,6 +54,8 @@ promises! {
         bodies_and_bytes_are_dropped_before_their_time,
         /// Bodies are dropped early in steps of a bounded size, and none is due twice.
         bodies_are_dropped_in_bounded_steps,
+        /// The bytes of dead deliveries can be dropped early, in bounded steps. The rows stay and cannot be replayed.
+        the_bytes_of_dead_deliveries_are_dropped,
         /// The address of an erased person is replaced in labels and leases of threads, and in consumers of codes.
         texts_of_others_lose_the_address,
         /// A thread is removed only when it has no messages left.

@@ -2,6 +2,7 @@
 
 mod endpoints;
 mod event_log;
+mod event_retention;
 mod notice_races;
 mod notices;
 
@@ -30,6 +31,22 @@ promises! {
         a_subscriber_is_not_notified_of_replays,
         /// A subscriber is notified of the changes of an email in order.
         a_subscriber_is_notified_of_an_emails_changes_in_order,
+    }
+
+    /// Old events can be deleted. Whoever follows the events still gets each one.
+    event_retention "Retention of events" {
+        /// Old events are deleted, the others are read as before, and new events go on with the next number.
+        old_events_are_deleted_and_numbers_go_on,
+        /// The latest event is never deleted.
+        the_latest_event_is_never_deleted,
+        /// An event stays until every endpoint was looked at for it, also a paused one.
+        an_event_stays_until_every_endpoint_was_looked_at_for_it,
+        /// An event stays until its notices are settled. Settled notices go with their events.
+        an_event_stays_until_its_notices_are_settled,
+        /// A notice that is replayed while events are deleted keeps its event, or is gone.
+        a_replayed_notice_keeps_its_event,
+        /// With search, an event stays until it was read for the index.
+        an_event_stays_until_search_has_read_it,
     }
 
     /// An endpoint has a cursor in the events of its team.
