@@ -106,9 +106,9 @@ codes! {
     /// The outcome is unknown.
     UseResolve = "use_resolve", 409, Never, "The outcome of this email is unknown",
         "Do not resend: resolve it first, because the recipient may have it.";
-    /// A budget or quota is used up, for example one resend a day.
+    /// A budget is used up: one resend a day, the resends of a watch, or the number of endpoints.
     BudgetSpent = "budget_spent", 409, Later, "The resend budget is used up",
-        "Wait a day, or ask a person.";
+        "Ask a person, or wait if `detail` is about an email: it can be resent a day later. Other budgets do not refill.";
     /// A stop refuses new sends.
     Stopped = "stopped", 409, Later, "Email is stopped",
         "Do not retry in a loop: a person stopped email here. `stop` names the stop; ask whether it has ended, then send the same call again. Nothing was stored.";

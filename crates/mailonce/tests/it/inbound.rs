@@ -322,7 +322,10 @@ over_every_engine! {
         let take = json!({ "type": "code", "for": "run-1", "watch": watch });
         world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.expect_status(404);
         world.post(&format!("/v1/watches/{watch}/resend"), &json!({})).await.expect_status(200);
-        world.post(&format!("/v1/watches/{watch}/resend"), &json!({})).await.expect_problem(409, "budget_spent");
+        let spent = world.post(&format!("/v1/watches/{watch}/resend"), &json!({})).await;
+        let next = spent.expect_problem(409, "budget_spent").string_field("next");
+        assert!(!next.contains("Wait a day"), "the budget of a watch does not refill: {next}");
+        assert!(next.starts_with("Ask a person"), "{next}");
         world.receive_mail(&["a@agents.test"], &CODE_MAIL.replace("482 913", "771 204").replace("<1@", "<2@")).await;
         world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=0&watch={watch}")).await.expect_status(200);
         let taken = world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.expect_status(200);

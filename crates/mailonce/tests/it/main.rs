@@ -64,6 +64,7 @@ mod collect;
 mod content_guard;
 mod database;
 mod document;
+mod document_properties;
 mod domains;
 mod dropped;
 mod endpoints;

@@ -39,9 +39,13 @@ pub(crate) const MAX_QUESTION_CHARS: usize = 4_000;
 /// What an escalation is about.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EscalationSubjectBody {
+    /// Id of the email.
     email: Option<String>,
+    /// Id of the message.
     message: Option<String>,
+    /// Id of the thread.
     thread: Option<String>,
+    /// Id of the inbox.
     inbox: Option<String>,
     /// The agent's question.
     question: Option<String>,
@@ -75,12 +79,14 @@ pub(crate) struct DecisionRecordBody {
     /// The decision: `release edit reject sent resend abandon done retry`.
     #[serde(rename = "as")]
     decision: &'static str,
+    /// When it was decided.
     at: String,
     /// Id of the API key, session or approval link that decided; null when the escalation expired.
     by: Option<String>,
     /// Id of the person who decided, or of the notification target whose link was used.
     #[serde(skip_serializing_if = "Option::is_none")]
     person: Option<String>,
+    /// Reason that the person gave.
     reason: Option<String>,
     edit: Option<EditBody>,
 }
@@ -91,10 +97,13 @@ pub(crate) struct DecisionRecordBody {
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EditBody {
+    /// New subject.
     #[serde(default)]
     subject: Option<String>,
+    /// New plain text body.
     #[serde(default)]
     text: Option<String>,
+    /// New HTML body.
     #[serde(default)]
     html: Option<String>,
 }
@@ -122,7 +131,9 @@ impl From<&DecisionRecord> for DecisionRecordBody {
 pub(crate) struct HeldEmailBody {
     #[serde(flatten)]
     email: EmailBody,
+    /// Plain text body.
     text: Option<String>,
+    /// HTML body.
     html: Option<String>,
     /// The visible text of the HTML part.
     html_as_text: Option<String>,
@@ -141,9 +152,13 @@ pub(crate) struct HeldEmailBody {
 /// An attachment of a held email, without its bytes.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HeldAttachmentBody {
+    /// File name as it will be sent.
     filename: Option<String>,
+    /// Declared content type.
     content_type: Option<String>,
+    /// Size in bytes.
     size: u64,
+    /// SHA-256 of the content, in hexadecimal.
     sha256: String,
 }
 
@@ -180,8 +195,11 @@ pub(crate) struct SimilarEmailBody {
 /// An escalation: a question for a person.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EscalationBody {
+    /// Id of the escalation.
     id: String,
+    /// Revision; grows with every change.
     rev: u32,
+    /// When the escalation was opened.
     created_at: String,
     /// Why a person is asked: `cap unknown looks_duplicate overlaps approval asked loop unanswered`.
     reason: &'static str,
@@ -305,8 +323,10 @@ pub(crate) struct NewEscalationBody {
     /// Id of the message that the question is about.
     #[serde(default)]
     message: Option<String>,
+    /// Id of the thread that the question is about.
     #[serde(default)]
     thread: Option<String>,
+    /// Id of the email that the question is about.
     #[serde(default)]
     email: Option<String>,
     /// Your own id of the matter. Asking the same question about it again returns the first escalation.
@@ -414,6 +434,7 @@ pub(crate) struct NewApprovalLinkBody {
 pub(crate) struct ApprovalLinkBody {
     /// The link. Whoever has it can decide this question as the person.
     url: String,
+    /// When the link stops working.
     expires_at: String,
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct ReplyBody {
     /// Plain text body. Required unless `html` or `template` is set.
     #[serde(default)]
     text: Option<String>,
+    /// HTML body.
     #[serde(default)]
     html: Option<String>,
     /// The template that writes the reply, in the place of `text` and `html`. The subject stays that of the thread.

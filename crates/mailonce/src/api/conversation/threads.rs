@@ -36,7 +36,9 @@ const DAY_MS: i64 = 86_400_000;
 /// The current lease of a thread, without its token.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LeaseHolderBody {
+    /// Name of the worker that holds the lease.
     holder: String,
+    /// When the lease expires unless it is extended.
     expires_at: String,
     /// Id of the message that the lease was taken with.
     message: Option<String>,
@@ -45,9 +47,11 @@ pub(crate) struct LeaseHolderBody {
 /// Number of replies in a thread, and its limits.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ReplyCountsBody {
+    /// Replies within the window of `caps`, the latest `window_s` seconds.
     in_window: usize,
     /// Within the last 24 hours.
     last_24h: usize,
+    /// All replies in the thread.
     total: u32,
     caps: CapsBody,
 }
@@ -71,17 +75,25 @@ pub(crate) enum ThreadEntryBody {
 /// A thread: messages and emails that reply to each other.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ThreadBody {
+    /// Id of the thread.
     id: String,
+    /// Id of the inbox.
     inbox_id: String,
+    /// Revision; grows with every change.
     rev: u32,
+    /// Subject of the first message.
     subject: String,
+    /// When the thread began.
     created_at: String,
     /// When the last message or email was added.
     last_activity_at: String,
+    /// Labels of the thread.
     labels: Vec<String>,
     /// When the thread was marked as handled; null if it is not. A new message clears the mark.
     handled_at: Option<String>,
+    /// Number of received messages.
     message_count: u32,
+    /// Number of sent emails.
     email_count: u32,
     /// Fence of the latest lease; grows with each lease.
     fence: u64,

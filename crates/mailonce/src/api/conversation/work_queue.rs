@@ -37,7 +37,9 @@ pub(crate) struct LeaseBody {
     token: String,
     /// Fencing token: grows with each lease of the thread.
     fence: u64,
+    /// Name of the worker that holds the lease.
     holder: String,
+    /// When the lease expires unless it is extended.
     expires_at: String,
 }
 

@@ -23,25 +23,35 @@ use crate::{
 /// A delivery: one arrival of mail for a recipient.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DeliveryBody {
+    /// Id of the delivery.
     id: String,
+    /// Revision; grows with every change.
     rev: u32,
     /// `waiting done duplicate refused dead`.
     state: &'static str,
     /// `smtp hook poll local simulated`.
     intake: &'static str,
+    /// Id of the inbox; null if no inbox has the address.
     inbox_id: Option<String>,
+    /// Id of the source that delivered it, if one did.
     source_id: Option<String>,
     /// Envelope recipient.
     recipient: String,
+    /// Envelope sender; empty for a bounce, null when it is not known.
     sender: Option<String>,
+    /// IP address of the client.
     ip: Option<String>,
+    /// Size in bytes.
     size: u64,
+    /// When it arrived.
     received_at: String,
+    /// How often processing was tried.
     attempt_count: u32,
     /// Why the delivery created no message; null if it did.
     reason: Option<&'static str>,
     /// Id of the earlier delivery that this one duplicates.
     duplicate_of: Option<String>,
+    /// Id of the message that it created.
     message_id: Option<String>,
     /// Error of the last attempt to process the delivery.
     last_error: Option<String>,

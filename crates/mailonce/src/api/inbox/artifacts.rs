@@ -33,26 +33,38 @@ use crate::http::{
 /// An artifact: a code or link found in a message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ArtifactBody {
+    /// Id of the artifact.
     id: String,
     /// `code` or `link`.
     #[serde(rename = "type")]
     kind: &'static str,
+    /// Revision; grows with every change.
     rev: u32,
     /// The code or link; null unless you consumed it or your API key has the scope `secrets`.
     value: Option<String>,
+    /// The code or link with its secret part masked.
     masked: String,
     /// Confidence of the extraction, 0 to 100.
     confidence: u8,
+    /// Reasons for the confidence.
     reasons: Vec<String>,
     /// Id of the message.
     message: String,
+    /// Id of the inbox.
     inbox_id: String,
+    /// Address of the sender of the message.
     sender: String,
+    /// When it was extracted from the message.
     found_at: String,
+    /// Whether the sender of the message was authenticated.
     sender_authenticated: bool,
+    /// When it was consumed; null before that.
     consumed_at: Option<String>,
+    /// The `for` of the call that consumed it.
     consumed_for: Option<String>,
+    /// Id of the watch that it was consumed under.
     watch: Option<String>,
+    /// When its use was reported; null before that.
     applied_at: Option<String>,
 }
 
@@ -134,10 +146,12 @@ pub(crate) struct ConsumeMatchBody {
     /// `code` or `link`.
     #[serde(rename = "type")]
     kind: String,
+    /// Who takes it: an account, workflow or run. The same value gets the same artifact again.
     #[serde(rename = "for")]
     purpose: String,
     #[serde(default, rename = "match", deserialize_with = "object_or_null")]
     matching: Option<MessageMatchBody>,
+    /// Id of a watch: only messages that arrived after its start count.
     #[serde(default)]
     watch: Option<String>,
     /// Cursor of an inbox: the latest match after it, however old. When absent, only new ones count.
@@ -180,6 +194,7 @@ impl ConsumeMatchBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArtifactAppliedBody {
+    /// The `for` that consumed the artifact.
     #[serde(rename = "for")]
     purpose: String,
 }

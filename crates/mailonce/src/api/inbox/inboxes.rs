@@ -36,8 +36,10 @@ const MAX_LINK_DOMAINS: usize = 50;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewInboxBody {
+    /// Whole address; a random one by default. Not with `username` or `domain`.
     #[serde(default)]
     address: Option<String>,
+    /// Part of the address before the @; random by default.
     #[serde(default)]
     username: Option<String>,
     /// Domain of the address; the first domain of this installation by default.
@@ -70,6 +72,7 @@ pub(crate) struct NewInboxBody {
     /// Whether replies have the header `Auto-Submitted`, which marks them as written by a machine.
     #[serde(default)]
     mark_auto_submitted: bool,
+    /// Your own values.
     #[serde(default)]
     metadata: BTreeMap<String, String>,
 }
@@ -78,9 +81,11 @@ pub(crate) struct NewInboxBody {
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InboxPatchBody {
+    /// Name of the agent that uses the inbox; `null` removes it.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     agent: Option<Option<String>>,
+    /// Display name for mail from this inbox; `null` removes it.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     name: Option<Option<String>>,
@@ -88,18 +93,23 @@ pub(crate) struct InboxPatchBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     ttl: Option<Option<String>>,
+    /// Whether the inbox receives mail for every address of its domain without an inbox; needs the scope `admin`.
     #[serde(default)]
     catch_all: Option<bool>,
+    /// Registrable domains whose links are allowed, at most 50; replaces the list.
     #[serde(default)]
     allowed_link_domains: Option<Vec<String>>,
     /// Limits on the number of replies; `null` restores the defaults.
     #[serde(default, deserialize_with = "given_object")]
     #[schema(value_type = Option<CapsBody>)]
     caps: Option<Option<CapsBody>>,
+    /// Whether agents may reply to mail that is likely, but not certainly, automatic.
     #[serde(default)]
     reply_to_likely_automatic: Option<bool>,
+    /// Whether replies have the header `Auto-Submitted`.
     #[serde(default)]
     mark_auto_submitted: Option<bool>,
+    /// Your own values; replaces all of them.
     #[serde(default)]
     metadata: Option<BTreeMap<String, String>>,
     /// The `rev` that you read. If it is set, the call is refused when the inbox has changed since.
@@ -110,20 +120,32 @@ pub(crate) struct InboxPatchBody {
 /// An inbox.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct InboxBody {
+    /// Id of the inbox.
     id: String,
+    /// Address of the inbox.
     address: String,
+    /// Revision; grows with every change.
     rev: u32,
+    /// Name of the agent that uses the inbox.
     agent: Option<String>,
+    /// Display name for mail from this inbox.
     name: Option<String>,
+    /// Your own id of the inbox.
     client_id: Option<String>,
+    /// When the inbox was created.
     created_at: String,
     /// When the inbox stops receiving mail; its messages stay readable. Null for a permanent inbox.
     expires_at: Option<String>,
+    /// Whether the inbox receives mail for every address of its domain without an inbox.
     catch_all: bool,
+    /// Registrable domains whose links are allowed. When empty, links are judged by the sender's domain.
     allowed_link_domains: Vec<String>,
     caps: CapsBody,
+    /// Whether agents may reply to mail that is likely, but not certainly, automatic.
     reply_to_likely_automatic: bool,
+    /// Whether replies have the header `Auto-Submitted`.
     mark_auto_submitted: bool,
+    /// Your own values.
     metadata: BTreeMap<String, String>,
     /// Number of messages that were received.
     message_count: u64,

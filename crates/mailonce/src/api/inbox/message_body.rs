@@ -21,7 +21,9 @@ pub(crate) fn message_id(text: &str) -> Result<MessageId, Problem> {
 /// A sender or recipient of a message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PartyBody {
+    /// Display name; null without one.
     name: Option<String>,
+    /// Address.
     address: String,
 }
 
@@ -34,11 +36,15 @@ impl From<&Party> for PartyBody {
 /// Results of the sender authentication.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AuthBody {
+    /// Result of SPF.
     spf: &'static str,
+    /// Result of DKIM.
     dkim: &'static str,
+    /// Result of DMARC.
     dmarc: &'static str,
     /// Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`.
     verdict: &'static str,
+    /// Domain of the From header.
     domain: Option<String>,
 }
 
@@ -57,11 +63,17 @@ impl From<&SenderAuth> for AuthBody {
 /// An attachment, without its bytes. `GET /v1/messages/{id}/attachments/{n}` returns the bytes.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AttachmentInfoBody {
+    /// Number of the attachment, for `GET /v1/messages/{id}/attachments/{n}`.
     n: usize,
+    /// Declared file name; do not trust it.
     filename: Option<String>,
+    /// Declared content type; do not trust it.
     content_type: String,
+    /// Content-ID, if the HTML refers to the attachment.
     content_id: Option<String>,
+    /// Whether it is displayed inside the text.
     inline: bool,
+    /// Size in bytes.
     size: u64,
 }
 
@@ -79,6 +91,7 @@ fn attachment_body((n, attachment): (usize, &AttachmentInfo)) -> AttachmentInfoB
 /// Why a message counts as automatic.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AutomaticReasonBody {
+    /// What marks the message as automatic, such as a header.
     reason: String,
     /// Whether the inbox setting `reply_to_likely_automatic` can allow a reply anyway.
     overridable: bool,
@@ -120,12 +133,17 @@ impl ReplyTargetBody {
 /// A message, without its body.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct MessageBody {
+    /// Id of the message.
     id: String,
+    /// Id of the inbox that received it.
     inbox_id: String,
+    /// Id of its thread.
     thread_id: String,
     /// Position in the inbox; pass it as `after`.
     cursor: String,
+    /// Revision; grows with every change.
     rev: u32,
+    /// The Message-ID header; null without one.
     message_id: Option<String>,
     from: Option<PartyBody>,
     to: Vec<PartyBody>,
@@ -135,10 +153,13 @@ pub(crate) struct MessageBody {
     reply_target: ReplyTargetBody,
     /// Envelope recipient, including a `+tag`.
     recipient: String,
+    /// Subject; empty without one.
     subject: String,
     /// Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence.
     pub(super) preview: String,
+    /// The Date header, which the sender chose.
     date: Option<String>,
+    /// When the message arrived.
     received_at: String,
     /// `unanswered leased answered skipped`.
     state: &'static str,
@@ -150,13 +171,17 @@ pub(crate) struct MessageBody {
     replies: Vec<String>,
     /// `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`.
     flags: Vec<&'static str>,
+    /// Labels of the message.
     labels: Vec<String>,
+    /// Folder that the message was moved to; null if it was not.
     folder: Option<String>,
+    /// Whether the message is marked as read.
     read: bool,
     /// Rules that matched, in the order of evaluation.
     rules: Vec<RuleHitBody>,
     /// Rules in the mode `observe` that matched. Their actions were not carried out.
     observed_rules: Vec<RuleHitBody>,
+    /// Size in bytes, as received.
     size: u64,
     attachments: Vec<AttachmentInfoBody>,
     /// Types of the artifacts in the message: `code`, `link`.

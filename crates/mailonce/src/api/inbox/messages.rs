@@ -126,9 +126,11 @@ pub(crate) struct ViewQuery {
 pub(crate) struct LinkBody {
     /// The URL; null without the scope `secrets`, because a link may contain a secret.
     url: Option<String>,
+    /// Host of the URL.
     host: Option<String>,
     /// `allowed suspicious blocked`.
     verdict: &'static str,
+    /// Why the link has this verdict.
     reasons: Vec<&'static str>,
     /// Purpose of the link if it is recognized, such as `verify` or `reset`.
     purpose: Option<&'static str>,
@@ -154,7 +156,9 @@ pub(crate) struct HeaderFieldBody {
 /// A sign of prompt injection, and how often it occurs.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct InjectionFlagBody {
+    /// The pattern that was found.
     flag: &'static str,
+    /// How often it was found.
     count: usize,
 }
 

@@ -48,12 +48,19 @@ pub(crate) struct NewWatchBody {
 /// A watch: one run of an agent that waits for mail.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct WatchBody {
+    /// Id of the watch.
     id: String,
+    /// Id of the inbox.
     inbox_id: String,
+    /// Revision; grows with every change.
     rev: u32,
+    /// When the watch started.
     started_at: String,
+    /// When the watch ends.
     deadline: String,
+    /// How often the agent may ask for the mail again.
     budget: u32,
+    /// How often the agent asked for the mail again.
     resends_used: u32,
     /// Whether only messages with an authenticated sender count.
     require_auth: bool,

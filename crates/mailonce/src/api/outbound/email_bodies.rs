@@ -117,7 +117,9 @@ impl ToSchema for TagBody {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TagPair {
+    /// Name of the tag.
     name: String,
+    /// Value of the tag.
     #[serde(default)]
     value: Option<String>,
 }
@@ -192,11 +194,13 @@ pub(crate) struct SendBody {
     bcc: OneOrMany,
     #[serde(default)]
     reply_to: OneOrMany,
+    /// Subject.
     #[serde(default)]
     subject: Option<String>,
     /// Plain text body. Required unless `html` or `template` is set.
     #[serde(default)]
     text: Option<String>,
+    /// HTML body.
     #[serde(default)]
     html: Option<String>,
     /// The template that writes the email, in the place of `subject`, `text` and `html`.
@@ -337,12 +341,15 @@ pub(crate) struct DedupeBody {
 /// The response to a send. A retry gets the same email with its current state.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SendReceiptBody {
+    /// Id of the email.
     id: String,
     /// `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`
     state: &'static str,
+    /// Revision; grows with every change.
     rev: u32,
     /// The Message-ID header, with angle brackets.
     message_id: String,
+    /// When the email was accepted.
     created_at: String,
     /// What this response means and what to do next, in a sentence.
     next: &'static str,
@@ -440,9 +447,13 @@ pub(crate) struct BatchReceiptBody {
 /// Why one item of a batch was refused.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BatchItemError {
+    /// Position of the item in the batch, from 0.
     pub(crate) index: usize,
+    /// Error code.
     pub(crate) code: &'static str,
+    /// What is wrong.
     pub(crate) message: String,
+    /// The invalid field, if the error is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) field: Option<String>,
 }
@@ -450,21 +461,33 @@ pub(crate) struct BatchItemError {
 /// An email, without its content.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EmailBody {
+    /// Id of the email.
     id: String,
+    /// `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`
     state: &'static str,
+    /// Revision; grows with every change.
     rev: u32,
+    /// The Message-ID header, with angle brackets.
     message_id: String,
+    /// When the email was accepted.
     created_at: String,
+    /// Sender.
     from: String,
+    /// To addresses.
     to: Vec<String>,
+    /// Cc addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cc: Vec<String>,
+    /// Bcc addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     bcc: Vec<String>,
+    /// Subject.
     subject: String,
+    /// Idempotency key; null without one.
     key: Option<String>,
     /// When the idempotency key expires; null until the email reaches a final state.
     expires_at: Option<String>,
+    /// When the email reached a final state; null before that.
     settled_at: Option<String>,
     /// When the email is due, while it is scheduled or held.
     scheduled_at: Option<String>,
@@ -476,17 +499,22 @@ pub(crate) struct EmailBody {
     /// Id of the stop that keeps the email from leaving.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_by: Option<String>,
+    /// Version of the email, from 1. Each resend is one more.
     version: u32,
+    /// Id of the email that this one resends.
     resend_of: Option<String>,
+    /// Id of the next version, if the email was resent.
     resent_as: Option<String>,
     /// Id of the message that this email replies to or forwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     reply_to_message: Option<String>,
+    /// Id of the thread that the email is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     thread_id: Option<String>,
     /// Number of handoffs in each state.
     #[schema(value_type = BTreeMap<String, u32>)]
     counts: BTreeMap<&'static str, u32>,
+    /// Number of duplicate calls that were answered with this email.
     suppressed: u64,
     /// The template that wrote the email.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -581,9 +609,11 @@ impl From<&CallTrace> for CallTraceBody {
 /// A duplicate call that was answered with an earlier email.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SuppressedCallBody {
+    /// When the duplicate call came.
     at: String,
     /// Id of the API key of the call.
     caller: Option<String>,
+    /// How the call came.
     channel: &'static str,
     /// `key_replay payload_differs mismatch already_answered`
     reason: &'static str,

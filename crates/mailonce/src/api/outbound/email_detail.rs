@@ -24,6 +24,7 @@ use crate::api::outbound::{
 /// One attempt to send a handoff.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AttemptBody {
+    /// Number of the attempt within its handoff, from 1.
     number: u32,
     /// When the `sending` marker was committed; the start of the attempt if it never got that far.
     at: String,
@@ -66,8 +67,11 @@ impl AttemptBody {
 /// One handoff: an envelope for one transport.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HandoffBody {
+    /// Number of the handoff within its email.
     number: u16,
+    /// Name of the transport.
     transport: String,
+    /// Envelope recipients of this handoff.
     recipients: Vec<String>,
     /// `scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled`
     state: &'static str,
@@ -85,13 +89,18 @@ pub(crate) struct HandoffBody {
 /// Evidence: a fact about what the next hop did.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EvidenceBody {
+    /// When the evidence was recorded.
     at: String,
+    /// Number of the handoff that the evidence is about.
     handoff: u16,
+    /// Number of the attempt that the evidence is about; null if it is about the handoff.
     attempt: Option<u32>,
-    /// `late_reply look_up provider_event bounce person policy window crash`
+    /// Where the evidence comes from: `late_reply look_up provider_event bounce person policy window crash`
     source: &'static str,
-    /// `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost`
+    /// What the evidence states: `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned
+    /// lost`. `silent`: the next hop could not be asked; `again`: the email is sent again; `lost`: the outcome is unknown.
     says: &'static str,
+    /// What was observed, such as the reply of the provider.
     detail: String,
 }
 
@@ -111,16 +120,22 @@ impl EvidenceBody {
 /// An entry in the timeline of an email.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TimelineEntryBody {
+    /// When it happened.
     at: String,
+    /// What happened, in a sentence.
     description: String,
 }
 
 /// An attachment, without its bytes.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SentAttachmentBody {
+    /// File name as sent.
     filename: Option<String>,
+    /// Declared content type.
     content_type: Option<String>,
+    /// Content-ID, if the HTML refers to the attachment.
     content_id: Option<String>,
+    /// Size in bytes.
     size: usize,
 }
 
@@ -132,17 +147,23 @@ pub(crate) struct EmailDetailBody {
     /// Plain text body. When the retention period of the content is over, this and `html` are null, and the other parts
     /// of the content are empty.
     text: Option<String>,
+    /// HTML body; null without one, or when the retention period is over.
     html: Option<String>,
+    /// Reply-To addresses.
     reply_to: Vec<String>,
+    /// Your additional headers.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     headers: Map<String, Value>,
     attachments: Vec<SentAttachmentBody>,
+    /// Your tags, by name.
     #[schema(value_type = Object)]
     tags: Value,
+    /// Your own data.
     #[schema(value_type = Object)]
     metadata: Value,
     #[schema(value_type = Option<crate::api::outbound::email_bodies::IntentBody>)]
     intent: Option<Value>,
+    /// What happens when the outcome is unknown: `hold` waits for evidence or a person; `resend` sends once more.
     on_unknown: &'static str,
     handoffs: Vec<HandoffBody>,
     /// Oldest first.
