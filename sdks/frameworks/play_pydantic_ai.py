@@ -10,12 +10,15 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai_tools import tools
 
 turns = json.loads(os.environ["TURNS"])
+names = set()
 
 
-def scripted(_messages, _info):
+def scripted(_messages, info):
+    names.update(tool.name for tool in info.function_tools)
     return ModelResponse([ToolCallPart("send_email", turns.pop(0)) if turns else TextPart("done")])
 
 
 result = asyncio.run(Agent(FunctionModel(scripted), toolsets=[tools]).run("Go."))
 parts = [part for message in result.all_messages() for part in message.parts]
-print(json.dumps([part.content["status"] for part in parts if part.part_kind == "tool-return"]))
+statuses = [part.content["status"] for part in parts if part.part_kind == "tool-return"]
+print(json.dumps({"tools": sorted(names), "statuses": statuses}))

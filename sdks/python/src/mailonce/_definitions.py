@@ -387,7 +387,7 @@ TOOLS: list[dict[str, Any]] = [
     {
         "name": "wait_for_message",
         "acts": False,
-        "description": "Wait for a message; returns at once if one matches.",
+        "description": "Wait for a message. Without `for`, one that is already there is returned at once.",
         "parameters": {
             "additionalProperties": False,
             "properties": {

@@ -23,7 +23,9 @@ fn reason(path: &str) -> Option<&'static str> {
             "Request logs are not available: mailonce keeps emails, events and an audit log. Use `GET /emails` or `GET /webhooks/{id}/events`."
         }
         ["usage"] => "Usage is not available: mailonce has no plans. Use `GET /emails/metrics` for what was sent.",
-        ["oauth-grants" | "oauth", ..] => "OAuth grants are not available: mailonce authenticates with API keys.",
+        ["oauth-grants" | "oauth", ..] => {
+            "OAuth grants are not available: clients of this API use API keys. `GET /v1/connections` lists the OAuth clients of `/mcp`."
+        }
         ["domains", "claims", ..] | ["domains", "claim"] | ["domains", _, "claim" | "claims", ..] => {
             "Domain claims are not available: a domain is verified by its own DNS records. Use `POST /domains/{id}/verify`."
         }

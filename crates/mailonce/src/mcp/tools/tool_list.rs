@@ -163,7 +163,7 @@ const TOOLS: [ToolSpec; 10] = [
         name: "wait_for_message",
         scope: ApiKeyScope::Read,
         hints: READ_MAIL_HINTS,
-        description: "Wait for a message; returns at once if one matches.",
+        description: "Wait for a message. Without `for`, one that is already there is returned at once.",
         inputs: &[
             ("inbox", "string", ""),
             ("from", "string", "address or @domain"),
