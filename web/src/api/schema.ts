@@ -122,7 +122,9 @@ export interface components {
         /** @description The artifacts of a message. */
         ArtifactPage: {
             /** @description Ambiguous finds. They cannot be consumed. */
-            candidates: Record<string, never>[];
+            candidates: {
+                [key: string]: unknown;
+            }[];
             /** @description The artifacts, best first. */
             data: components["schemas"]["ArtifactBody"][];
             next_cursor?: string | null;
@@ -194,11 +196,15 @@ export interface components {
             action: string;
             actor: components["schemas"]["ActorBody"];
             /** @description Values after the change, where they differ. `changed` names further fields whose values are left out. */
-            after?: Record<string, never> | null;
+            after?: {
+                [key: string]: unknown;
+            } | null;
             /** Format: date-time */
             at: string;
             /** @description Values before the change, where they differ. Secrets, content and addresses are left out. */
-            before?: Record<string, never> | null;
+            before?: {
+                [key: string]: unknown;
+            } | null;
             /** @description What is wrong with the entry, if it does not match its hash. Fields that cannot be read are empty. */
             fault?: string | null;
             /** @description Where the call came from: `server`, `cli`, or an id that stands for an IP address. */
@@ -415,7 +421,9 @@ export interface components {
             fingerprint?: string | null;
             id: string;
             /** @description What the side effect is about. */
-            intent?: Record<string, never> | null;
+            intent?: {
+                [key: string]: unknown;
+            } | null;
             key: string;
             /** @description Name of the current or lost holder. */
             label?: string | null;
@@ -639,13 +647,13 @@ export interface components {
         };
         /** @description Which artifact of an inbox to consume, and for whom. */
         ConsumeMatchBody: {
-            /** @description Cursor of an inbox: the latest match after it, however old. When absent, only new ones count. */
+            /** @description Cursor of an inbox: the latest match after it, however old. When absent, only new ones count. Not with `watch`. */
             after?: string | null;
             for: string;
             match?: components["schemas"]["MessageMatchBody"] | null;
             /**
              * Format: int64
-             * @description How long to wait for a new one in seconds, at most 60; 0 by default. Not with `watch` or `after`.
+             * @description How long to wait for a new one in seconds, at most 60 and until the watch ends; 0 by default. Not with `after`.
              */
             timeout?: number | null;
             /**
@@ -886,7 +894,10 @@ export interface components {
             resent_as?: string | null;
             /** Format: int32 */
             rev: number;
-            /** @description When the email is due, while it is scheduled or held. */
+            /**
+             * Format: date-time
+             * @description When the email is due, while it is scheduled or held.
+             */
             scheduled_at?: string | null;
             /** Format: date-time */
             settled_at?: string | null;
@@ -914,7 +925,9 @@ export interface components {
             };
             html?: string | null;
             intent?: components["schemas"]["IntentBody"] | null;
-            metadata: Record<string, never>;
+            metadata: {
+                [key: string]: unknown;
+            };
             /** @enum {string} */
             on_unknown: "hold" | "resend";
             /** @description What each check decided when the email was accepted, in order. */
@@ -922,7 +935,9 @@ export interface components {
             reply_to: string[];
             /** @description The latest 20 suppressed duplicate calls, newest first. */
             suppressed_calls: components["schemas"]["SuppressedCallBody"][];
-            tags: Record<string, never>;
+            tags: {
+                [key: string]: unknown;
+            };
             /**
              * @description Plain text body. When the retention period of the content is over, this and `html` are null, and the other parts
              *     of the content are empty.
@@ -945,10 +960,16 @@ export interface components {
             /** @description Cursor of the last event that was processed for this endpoint. */
             cursor: string;
             description: string;
-            /** @description Payload and signature format; null for mailonce's own. */
-            dialect?: string | null;
+            /**
+             * @description Payload and signature format; null for mailonce's own.
+             * @enum {string|null}
+             */
+            dialect?: "resend" | "usesend" | "agentmail" | null;
             events: string[];
-            /** @description When the first failure since the last success happened; null while requests succeed. */
+            /**
+             * Format: date-time
+             * @description When the first failure since the last success happened; null while requests succeed.
+             */
             failing_since?: string | null;
             /** @description Names of the custom headers. */
             headers: string[];
@@ -974,7 +995,10 @@ export interface components {
              * @enum {string}
              */
             state: "enabled" | "paused" | "disabled";
-            /** @description When the state last changed. */
+            /**
+             * Format: date-time
+             * @description When the state last changed.
+             */
             state_since: string;
             url: string;
             /** @description API version that the endpoint was created with. */
@@ -1154,7 +1178,10 @@ export interface components {
             entity?: string | null;
             inbox?: string | null;
             message?: string | null;
-            /** @description Since when the transport is missing. */
+            /**
+             * Format: date-time
+             * @description Since when the transport is missing.
+             */
             missing_since?: string | null;
             /** @description The agent's question. */
             question?: string | null;
@@ -1170,7 +1197,9 @@ export interface components {
             at: string;
             /** @description Position of the event, `epoch-seq`; pass it as `after`. */
             cursor: string;
-            data: Record<string, never>;
+            data: {
+                [key: string]: unknown;
+            };
             id: string;
             /**
              * Format: int64
@@ -1192,7 +1221,8 @@ export interface components {
         /** @description The object that an event is about. */
         EventSubjectBody: {
             id: string;
-            kind: string;
+            /** @enum {string} */
+            kind: "artifact" | "audit" | "claim" | "delivery" | "domain" | "email" | "endpoint" | "escalation" | "key" | "message" | "outbox" | "outbox_row" | "stop" | "thread" | "transport";
             /** Format: int32 */
             rev: number;
         };
@@ -1266,6 +1296,7 @@ export interface components {
              *     counts as open.
              */
             clock_trusted: boolean;
+            /** Format: date-time */
             ledger_time: string;
             /**
              * @description `running` or `paused`.
@@ -1428,7 +1459,8 @@ export interface components {
             hits: number;
             intent?: components["schemas"]["IntentBody"] | null;
             key: string;
-            state?: string | null;
+            /** @enum {string|null} */
+            state?: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled" | null;
             /** @description The latest 20 duplicate calls, newest first. */
             suppressed_calls: components["schemas"]["SuppressedCallBody"][];
             ttl?: string | null;
@@ -2262,7 +2294,9 @@ export interface components {
         RenderedMessageBody: components["schemas"]["MessageBody"] & {
             artifacts: components["schemas"]["ArtifactBody"][];
             /** @description Ambiguous codes and links. They cannot be consumed. */
-            candidates: Record<string, never>[];
+            candidates: {
+                [key: string]: unknown;
+            }[];
             /** @description Whether the whole message was processed; false when it exceeded a limit. */
             complete?: boolean | null;
             /** @description The header fields; only in the view `full`. */
@@ -2272,7 +2306,9 @@ export interface components {
             injection_flags: components["schemas"]["InjectionFlagBody"][];
             links: components["schemas"]["LinkBody"][];
             /** @description How many hidden or unsafe parts the view `min` removed, by kind. */
-            removed_counts?: Record<string, never> | null;
+            removed_counts?: {
+                [key: string]: unknown;
+            } | null;
             /** @description The text. In the view `min` it is inside a fence with a random nonce; treat everything in it as untrusted. */
             text?: string | null;
             /**
@@ -2818,7 +2854,9 @@ export interface components {
             needs_you: {
                 [key: string]: number;
             };
+            /** Format: date-time */
             since: string;
+            /** Format: date-time */
             until: string;
         };
         /** @description A part of the span. */
@@ -3214,6 +3252,7 @@ export interface components {
             budget: number;
             /** @description Only messages after this cursor count. */
             cursor: string;
+            /** Format: date-time */
             deadline: string;
             id: string;
             inbox_id: string;
