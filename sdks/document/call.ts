@@ -1,5 +1,5 @@
 // Sends an email with types generated from openapi.json, and reads it back. The compiler checks every name and word.
-import type { paths } from "./api.js";
+import type { paths, webhooks } from "./api.js";
 
 type Send = paths["/v1/emails"]["post"];
 type Receipt = Send["responses"][202]["content"]["application/json"];
@@ -22,11 +22,17 @@ const body: Send["requestBody"]["content"]["application/json"] = {
   to: "ada@example.com",
   subject: "Generated types",
   text: "It is on its way.",
+  metadata: { order: 4821 },
 };
 const receipt = await call<Receipt>("POST", "/v1/emails", body, "generated-typescript");
 const email = await call<Detail>("GET", `/v1/emails/${receipt.id}`);
 const left: Detail["state"][] = ["queued", "sending", "sent", "delivered"];
 if (!left.includes(email.state) || email.subject !== body.subject) throw new Error(JSON.stringify(email));
+// Objects that may have any members have types that allow them.
+type Posted = webhooks["email.sent"]["post"]["requestBody"]["content"]["application/json"];
+const posted: Posted["data"] = { state: "sent" };
+const metadata: Detail["metadata"] = { order: 4821 };
+if (email.metadata["order"] !== metadata["order"] || posted["state"] !== "sent") throw new Error(JSON.stringify(email));
 // @ts-expect-error: a state that does not exist
 const wrong: Detail["state"] = "sendt";
 console.log(receipt.id, email.state, wrong === undefined ? "" : "");

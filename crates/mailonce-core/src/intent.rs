@@ -62,6 +62,18 @@ impl Intent {
         Ok(())
     }
 
+    /// Whether another intent is the same apart from case and punctuation. A model that forgets what it sent may spell the
+    /// same intent in another way.
+    pub fn is_spelling_of(&self, other: &Self) -> bool {
+        self.folded() == other.folded()
+    }
+
+    /// Its parts without case and punctuation.
+    pub(crate) fn folded(&self) -> [String; 4] {
+        let period = self.period.as_deref().map(fold).unwrap_or_default();
+        [fold(&self.kind), fold(&self.entity), self.version.to_string(), period]
+    }
+
     /// The key of this intent for these recipients: `i1_` and the hex SHA-256 of its RFC 8785 form. Recipients are
     /// sorted and deduplicated.
     pub fn derive_key(&self, to: &[Address]) -> String {
@@ -91,6 +103,24 @@ impl Intent {
     }
 }
 
+/// The letters and digits of a text in lower case. A break between two digits stays, because 1.12 is not 11.2. A text
+/// without letters and digits stays as it is.
+fn fold(text: &str) -> String {
+    let (mut folded, mut is_after_break) = (String::with_capacity(text.len()), false);
+    for c in text.chars() {
+        if !c.is_alphanumeric() {
+            is_after_break = true;
+            continue;
+        }
+        if is_after_break && c.is_numeric() && folded.ends_with(char::is_numeric) {
+            folded.push('.');
+        }
+        is_after_break = false;
+        folded.extend(c.to_lowercase());
+    }
+    if folded.is_empty() { text.to_owned() } else { folded }
+}
+
 /// A JSON string. serde_json escapes exactly as RFC 8785 requires.
 fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
@@ -114,6 +144,28 @@ mod tests {
         assert_eq!(intent(" t", "e", 1, None).untrimmed_field(), Some("type"));
         assert_eq!(intent("t", "e\u{a0}", 1, None).untrimmed_field(), Some("entity"));
         assert_eq!(intent("t", "e", 1, Some("p ")).untrimmed_field(), Some("period"));
+    }
+
+    #[test]
+    fn another_spelling_is_the_same_intent_and_another_number_is_not() {
+        let one = intent("order.confirmation", "order_4821", 1, None);
+        for (kind, entity) in [
+            ("Order-Confirmation", "ORDER_4821"),
+            ("order confirmation", "order-4821"),
+            ("orderConfirmation", "order4821"),
+        ] {
+            assert!(one.is_spelling_of(&intent(kind, entity, 1, None)), "{kind} {entity}");
+        }
+        for (kind, entity, version) in [
+            ("order.confirmation", "order_4822", 1),
+            ("order.confirmation", "order_4821", 2),
+            ("order.shipped", "order_4821", 1),
+        ] {
+            assert!(!one.is_spelling_of(&intent(kind, entity, version, None)), "{kind} {entity} {version}");
+        }
+        let report = |entity| intent("report", entity, 1, None);
+        assert!(report("1.12").is_spelling_of(&report("1-12")) && !report("1.12").is_spelling_of(&report("11.2")));
+        assert!(!report("+").is_spelling_of(&report("-")));
     }
 
     #[test]

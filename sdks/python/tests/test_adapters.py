@@ -315,11 +315,13 @@ class Adapters(unittest.TestCase):
                 calls = [{**mail, "type": kind} for kind in types]
                 calls.append({**mail, "type": "dup.x", "subject": "Your order", "text": "It is on its way to you."})
                 calls.append({**mail, "type": "dup.x", "entity": mail["entity"].upper()})
+                reworded = {"subject": "News about what you bought", "text": "The courier has picked it up this morning."}
+                calls.append({**mail, **reworded, "type": "Dup-X", "entity": mail["entity"].upper()})
                 answers = run(Earnest(), [[("send_email", call)] for call in calls], 4, None)
                 self.assertEqual(answers[0]["status"], "accepted")
                 for number in (1, 2, 7):
                     self.assertIn(answers[number]["status"], ALREADY)
-                for number in (3, 4, 5, 6, 8):
+                for number in (3, 4, 5, 6, 8, 9):
                     self.assertEqual((number, answers[number]["status"]), (number, "looks_duplicate"))
                 self.assertEqual(mails_for(mail["to"]), 1)
 

@@ -298,7 +298,7 @@ pub struct Consume {
 /// Which artifact of an inbox to consume, and for whom.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConsumeMatch {
-    /// Cursor of an inbox: the latest match after it, however old. When absent, only new ones count.
+    /// Cursor of an inbox: the latest match after it, however old. When absent, only new ones count. Not with `watch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// Who takes it: an account, workflow or run. The same value gets the same artifact again.
@@ -306,7 +306,7 @@ pub struct ConsumeMatch {
     pub for_: String,
     #[serde(rename = "match", default, skip_serializing_if = "Option::is_none")]
     pub match_: Option<MessageMatch>,
-    /// How long to wait for a new one in seconds, at most 60; 0 by default. Not with `watch` or `after`.
+    /// How long to wait for a new one in seconds, at most 60 and until the watch ends; 0 by default. Not with `after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
     /// `code` or `link`.

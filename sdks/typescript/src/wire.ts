@@ -184,12 +184,12 @@ export interface Consume {
 
 /** Which artifact of an inbox to consume, and for whom. */
 export interface ConsumeMatch {
-  /** Cursor of an inbox: the latest match after it, however old. When absent, only new ones count. */
+  /** Cursor of an inbox: the latest match after it, however old. When absent, only new ones count. Not with `watch`. */
   after?: string | null;
   /** Who takes it: an account, workflow or run. The same value gets the same artifact again. */
   for: string;
   match?: MessageMatch | null;
-  /** How long to wait for a new one in seconds, at most 60; 0 by default. Not with `watch` or `after`. */
+  /** How long to wait for a new one in seconds, at most 60 and until the watch ends; 0 by default. Not with `after`. */
   timeout?: number | null;
   /** `code` or `link`. */
   type: "code" | "link";
@@ -344,7 +344,7 @@ export interface Endpoint {
   cursor: string;
   description: string;
   /** Payload and signature format; null for mailonce's own. */
-  dialect?: string | null;
+  dialect?: "resend" | "usesend" | "agentmail" | null;
   events: string[];
   /** When the first failure since the last success happened; null while requests succeed. */
   failing_since?: string | null;
@@ -427,7 +427,7 @@ export interface EventPage {
 /** The object that an event is about. */
 export interface EventSubject {
   id: string;
-  kind: string;
+  kind: "artifact" | "audit" | "claim" | "delivery" | "domain" | "email" | "endpoint" | "escalation" | "key" | "message" | "outbox" | "outbox_row" | "stop" | "thread" | "transport";
   rev: number;
 }
 
@@ -573,7 +573,7 @@ export interface Key {
   hits: number;
   intent?: Intent | null;
   key: string;
-  state?: string | null;
+  state?: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled" | null;
   /** The latest 20 duplicate calls, newest first. */
   suppressed_calls: SuppressedCall[];
   ttl?: string | null;

@@ -362,10 +362,12 @@ for (const [name, run] of Object.entries(FRAMEWORKS)) {
     const turns = types.map((type) => [["send_email", { ...own, type }]]);
     turns.push([["send_email", { ...own, type: "dup.x", subject: "Your order", text: "It is on its way to you." }]]);
     turns.push([["send_email", { ...own, type: "dup.x", entity: own.entity.toUpperCase() }]]);
+    const reworded = { subject: "News about what you bought", text: "The courier has picked it up this morning." };
+    turns.push([["send_email", { ...own, ...reworded, type: "Dup-X", entity: own.entity.toUpperCase() }]]);
     const answers = await run(new Mailonce(), turns);
     assert.equal(answers[0].status, "accepted");
     for (const n of [1, 2, 7]) assert.match(answers[n].status, ALREADY);
-    for (const n of [3, 4, 5, 6, 8]) assert.deepEqual([n, answers[n].status], [n, "looks_duplicate"]);
+    for (const n of [3, 4, 5, 6, 8, 9]) assert.deepEqual([n, answers[n].status], [n, "looks_duplicate"]);
     assert.equal(await mailsFor(own.to), 1);
   });
 

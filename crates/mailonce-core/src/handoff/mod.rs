@@ -266,7 +266,7 @@ pub struct HandoffProgress {
     /// Why it failed or was deferred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether it left without an `email.sent` event: a report or a person proved it, and that event says so.
+    /// Whether it left without an event that says so to consumers of `email.sent`: a report or a person proved it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[serde(rename = "unannounced")]
     pub left_without_sent_event: bool,

@@ -59,6 +59,8 @@ pub struct GuardInput {
     /// The fingerprint of the content. The transaction compares it with recent emails between the same people and holds
     /// the email when one matches. It is then stored for later comparisons.
     pub fingerprint: Option<ContentFingerprint>,
+    /// The fingerprint of the intent, for an email of a model. The transaction compares and stores it in the same way.
+    pub intent: Option<ContentFingerprint>,
     /// For an email without a key through a dialect: the transaction answers it with a recent identical email.
     pub identical: Option<IdenticalCheck>,
     /// For a resend with changed content: the previous version may still be held, and is cancelled in the same commit.
@@ -70,7 +72,8 @@ pub struct GuardInput {
 impl GuardInput {
     /// The fingerprints that the transaction compares, and stores if the email is accepted.
     pub fn fingerprints(&self) -> impl Iterator<Item = &ContentFingerprint> {
-        self.fingerprint.iter().chain(self.identical.as_ref().map(|identical| &identical.fingerprint))
+        let identical = self.identical.as_ref().map(|identical| &identical.fingerprint);
+        self.fingerprint.iter().chain(&self.intent).chain(identical)
     }
 }
 

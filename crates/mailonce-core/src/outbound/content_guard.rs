@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 
-use crate::{id::TeamId, string_enum::string_enum};
+use crate::{id::TeamId, intent::Intent, string_enum::string_enum};
 
 /// Only emails within this interval are compared, in milliseconds.
 pub const COMPARE_WINDOW_MS: i64 = 600_000;
@@ -72,6 +72,13 @@ impl ContentFingerprint {
     /// The fingerprint of an email that is compared with identical ones alone. `meaning` is a hash of its meaning.
     pub fn of_meaning(meaning: [u8; 16]) -> Self {
         Self { correspondents_hash: meaning, words: Vec::new(), numbers_hash: [0; 16] }
+    }
+
+    /// The fingerprint of an intent for these recipients. Intents that differ in case and punctuation alone have the same,
+    /// whatever their emails say.
+    pub fn of_intent(intent: &Intent, to: &[String]) -> Self {
+        let (folded, people) = (intent.folded(), to.iter().map(String::as_str).collect::<BTreeSet<&str>>());
+        Self::of_meaning(hash_parts(["intent"].into_iter().chain(folded.iter().map(String::as_str)).chain(people)))
     }
 
     /// Whether two emails between the same people have nearly the same content.

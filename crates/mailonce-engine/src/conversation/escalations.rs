@@ -298,11 +298,13 @@ impl Escalations {
         content: &EmailContent,
     ) -> Result<Option<(Email, EmailContent)>, StoreError> {
         let latest = self.outbound.latest_emails(email.team, Some(email.id), email.head.created_at).await?;
-        let Some(other) =
-            self.outbound.find_look_alike(&content_fingerprint(email.team, content), content, &latest).await?
-        else {
-            return Ok(None);
+        let similar =
+            self.outbound.find_look_alike(&content_fingerprint(email.team, content), content, &latest).await?;
+        let is_spelling = |other: &&Email| match (&other.head.intent, &email.head.intent) {
+            (Some(other_intent), Some(intent)) => other_intent.is_spelling_of(intent) && other.head.to == email.head.to,
+            _ => false,
         };
+        let Some(other) = similar.or_else(|| latest.iter().find(is_spelling)) else { return Ok(None) };
         Ok(self.outbound.stored_content(other).await?.map(|earlier_content| (other.clone(), earlier_content)))
     }
 

@@ -41,15 +41,6 @@ pub struct WatchRequest {
     pub require_auth: bool,
 }
 
-/// From which messages on artifacts count.
-#[derive(Clone, Copy, Debug)]
-pub enum ArtifactRange {
-    /// Since a watch started.
-    Watch(WatchId),
-    /// After a cursor, however old.
-    After(EventCursor),
-}
-
 /// Which artifact of an inbox to consume.
 #[derive(Clone, Debug)]
 pub struct ArtifactQuery {
@@ -71,6 +62,10 @@ pub(super) fn already_consumed(artifact: &Artifact) -> Problem {
         .with_extension("artifact", artifact.id.to_string())
         .with_extension("consumed_at", at.to_string())
         .with_extension("consumed_for", purpose)
+}
+
+pub(super) fn no_match(query: &ArtifactQuery) -> Problem {
+    Problem::new(Code::NotFound, format!("no {} in this inbox matches", query.kind.as_str()))
 }
 
 /// Whether a caller may see the value: the API key that consumed it, or any with the scope `secrets`.
@@ -178,34 +173,21 @@ impl Inboxes {
         if is_theirs { Ok(artifact) } else { Err(already_consumed(&artifact)) }
     }
 
-    /// Consumes the latest match of an inbox in a range. When that is already consumed, an older match is never used in
-    /// its place.
+    /// Consumes the latest match of an inbox after a cursor, however old. When that is already consumed, an older match is
+    /// never used in its place.
     pub async fn consume_latest_match(
         &self,
         caller: &Caller,
         inbox: InboxId,
         query: &ArtifactQuery,
-        (purpose, range): (String, ArtifactRange),
+        (purpose, after): (String, EventCursor),
         keyed_call: Option<KeyedCall>,
     ) -> Result<Artifact, Problem> {
         self.inbox(caller, inbox).await?;
-        let (after, require_auth, watch) = match range {
-            ArtifactRange::Watch(id) => {
-                let watch = self.watch_of_inbox(caller, id, inbox).await?;
-                (watch.after_seq, watch.require_auth, Some(id))
-            }
-            ArtifactRange::After(cursor) => (self.ctx.seq_of(Some(cursor))?, false, None),
-        };
-        let is_enough = |artifact: &Artifact| artifact.authenticated || !require_auth;
-        let mut matches = self.matching_artifacts(caller, inbox, query, (after, &is_enough)).await?;
-        matches.retain(is_enough);
-        // Within a watch, an authenticated sender is preferred.
-        let authenticated = watch.and_then(|_| matches.iter().find(|artifact| artifact.authenticated));
-        let best = authenticated.or_else(|| matches.first()).ok_or_else(|| {
-            let detail = format!("no {} in this inbox matches", query.kind.as_str());
-            Problem::new(Code::NotFound, detail)
-        })?;
-        self.consume(caller, best.id, purpose, watch, keyed_call).await
+        let after = self.ctx.seq_of(Some(after))?;
+        let matches = self.matching_artifacts(caller, inbox, query, (after, &|_| true)).await?;
+        let best = matches.first().ok_or_else(|| no_match(query))?;
+        self.consume(caller, best.id, purpose, None, keyed_call).await
     }
 
     /// The artifacts that match, those of the latest messages first. Searches on until one of them is enough.

@@ -1,12 +1,13 @@
-//! Waiting for a new code or link. Every consumer has an implicit watch at an inbox: it starts two minutes before the
-//! consumer's first call, because the mail may arrive before the agent asks, and ends 15 minutes after its last. Codes
-//! that were left by an earlier run, or that another consumer took, are passed over.
+//! New codes and links for a consumer without a watch. Every consumer has an implicit watch at an inbox: it starts two
+//! minutes before the consumer's first call, because the mail may arrive before the agent asks, and ends 15 minutes after
+//! its last. Codes that were left by an earlier run, or that another consumer took, are passed over.
 
 use crate::{
     access::caller::Caller,
     inbox::{
         Inboxes,
         artifacts::{ArtifactQuery, already_consumed},
+        take::TakeRequest,
         wait::WaitFilter,
     },
     runtime::{keyed_call::KeyedCall, problems::unavailable},
@@ -16,36 +17,19 @@ use mailonce_core::{
     inbox::{
         artifact::{Artifact, ConsumeRequest},
         message::{Message, MessagePosition, MessageQuery},
-        watch::{IMPLICIT_WATCH_HEAD_START_MS, IMPLICIT_WATCH_MS, ImplicitWatch},
+        watch::{IMPLICIT_WATCH_HEAD_START_MS, IMPLICIT_WATCH_MS, ImplicitWatch, Watch},
     },
     problem::{Code, Problem},
 };
-use std::time::Duration;
-use tokio::time::Instant;
 
 /// How often another consumer may be faster before the call is answered as if nothing had arrived.
-const MAX_LOST_RACES: usize = 8;
+pub(super) const MAX_LOST_RACES: usize = 8;
 /// Messages on one page, when messages are searched from the newest on.
 const PAGE_SIZE: usize = 20;
 /// How many pages are searched.
 const MAX_PAGES: usize = 10;
-/// The pause before the next look, if a message arrived that has nothing to take. It doubles each time, up to the
-/// longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What to take, for whom, and how long to wait for it.
-#[derive(Clone, Debug)]
-pub struct TakeRequest {
-    /// Which artifact.
-    pub query: ArtifactQuery,
-    /// The account, workflow or run that needs it.
-    pub purpose: String,
-    /// How long to wait until it arrives.
-    pub timeout: Duration,
-}
-
-fn is_free(artifact: &Artifact) -> bool {
+pub(super) fn is_free(artifact: &Artifact) -> bool {
     artifact.consumption.is_none()
 }
 
@@ -55,38 +39,9 @@ fn is_unused_own(artifact: &Artifact, purpose: &str) -> bool {
 }
 
 impl Inboxes {
-    /// Consumes the newest artifact that no other consumer took, and waits for one if there is none. A repeat gets the
+    /// Consumes the newest artifact in the implicit watch of the consumer that no other consumer took. A repeat gets the
     /// artifact that it has.
-    pub async fn take_new_artifact(
-        &self,
-        caller: &Caller,
-        inbox: InboxId,
-        request: &TakeRequest,
-        keyed_call: Option<KeyedCall>,
-    ) -> Result<Artifact, Problem> {
-        let (deadline, mut pause) = (Instant::now() + request.timeout, FIRST_PAUSE);
-        loop {
-            let missing = match self.take_arrived_artifact(caller, inbox, request, keyed_call.clone()).await {
-                Err(problem) if matches!(problem.code, Code::NotFound | Code::AlreadyConsumed) => problem,
-                taken => return taken,
-            };
-            let left = deadline.saturating_duration_since(Instant::now());
-            let filter = WaitFilter {
-                from: request.query.from.clone(),
-                subject: request.query.subject.clone(),
-                has: Some(request.query.kind),
-                purpose: Some(request.purpose.clone()),
-                ..WaitFilter::default()
-            };
-            if left.is_zero() || Box::pin(self.wait_for_message(caller, inbox, filter, left)).await?.is_none() {
-                return Err(missing);
-            }
-            tokio::time::sleep(pause.min(left)).await;
-            pause = LONGEST_PAUSE.min(2 * pause);
-        }
-    }
-
-    async fn take_arrived_artifact(
+    pub(super) async fn take_in_implicit_watch(
         &self,
         caller: &Caller,
         inbox: InboxId,
@@ -191,14 +146,18 @@ impl Inboxes {
         Ok(Problem::new(Code::NotFound, detail))
     }
 
-    /// The number of the message after which a waiting consumer's messages count. 0 without a consumer.
+    /// The number of the message after which a waiting consumer's messages count: since the start of its watch, explicit
+    /// or implicit. 0 without a consumer.
     pub(crate) async fn start_of_new_messages(
         &self,
         caller: &Caller,
         inbox: InboxId,
-        purpose: Option<&str>,
+        (purpose, watch): (Option<&str>, Option<&Watch>),
     ) -> Result<u64, Problem> {
         let Some(purpose) = purpose else { return Ok(0) };
+        if let Some(watch) = watch {
+            return Ok(watch.after_seq);
+        }
         Ok(self.touch_implicit_watch(caller, inbox, purpose).await?.after_seq)
     }
 
@@ -209,9 +168,10 @@ impl Inboxes {
         caller: &Caller,
         inbox: InboxId,
         filter: &WaitFilter,
-        after: u64,
+        (after, require_auth): (u64, bool),
     ) -> Result<Option<Message>, Problem> {
-        for only_authenticated in [true, false] {
+        let kinds: &[bool] = if require_auth { &[true] } else { &[true, false] };
+        for only_authenticated in kinds.iter().copied() {
             let mut before = u64::MAX;
             for _ in 0..MAX_PAGES {
                 let query = filter.query(MessagePosition::Before(before));
@@ -241,7 +201,12 @@ impl Inboxes {
         let purpose = filter.purpose.as_deref().unwrap_or_default();
         for (_, id) in message.head.artifacts.iter().filter(|(kind, _)| *kind == wanted) {
             let found = self.ctx.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
-            if found.is_some_and(|one| one.consumption.is_none() || is_unused_own(&one, purpose)) {
+            // What the consumer took in another watch is not what it waits for in this one.
+            let is_own = |one: &Artifact| match filter.watch {
+                Some(watch) => one.is_consumed_by(purpose, Some(watch)),
+                None => is_unused_own(one, purpose),
+            };
+            if found.is_some_and(|one| is_free(&one) || is_own(&one)) {
                 return Ok(true);
             }
         }

@@ -2,12 +2,13 @@
 
 pub mod artifacts;
 mod deletion;
-pub mod implicit_watch;
+mod implicit_watch;
 pub mod inboxes;
 pub mod labels;
 pub mod messages;
 pub(crate) mod parties;
 pub(crate) mod reply_recipients;
+pub mod take;
 pub mod team_messages;
 pub mod wait;
 

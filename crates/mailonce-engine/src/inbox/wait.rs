@@ -37,8 +37,8 @@ pub struct WaitFilter {
     pub has: Option<ArtifactKind>,
     /// Only messages after the start of this watch. Authenticated messages are preferred, then the latest.
     pub watch: Option<WatchId>,
-    /// The consumer that waits. Without `after` and `watch`, only new messages count, with something that no other
-    /// consumer took.
+    /// The consumer that waits. Without `after`, only messages of its watch count, with something that no other consumer
+    /// took.
     pub purpose: Option<String>,
 }
 
@@ -89,15 +89,18 @@ impl Inboxes {
             deadline = deadline.min(Instant::now() + Duration::from_millis(left as u64));
         }
         let after = filter.after.map(|cursor| self.ctx.seq_of(Some(cursor))).transpose()?;
-        let purpose = filter.purpose.as_deref().filter(|_| watch.is_none() && after.is_none());
-        let mut new_after = self.start_of_new_messages(caller, inbox, purpose).await?;
+        let purpose = filter.purpose.as_deref().filter(|_| after.is_none());
+        let require_auth = watch.as_ref().is_some_and(|watch| watch.require_auth);
+        let mut new_after = self.start_of_new_messages(caller, inbox, (purpose, watch.as_ref())).await?;
         let mut first = true;
         loop {
             let woken = waiter.notify.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
             let found = match (&watch, after) {
-                _ if purpose.is_some() => self.newest_untaken_message(caller, inbox, &filter, new_after).await?,
+                _ if purpose.is_some() => {
+                    self.newest_untaken_message(caller, inbox, &filter, (new_after, require_auth)).await?
+                }
                 (Some(watch), _) => self.best_in_watch(caller, watch, &filter, after).await?,
                 (None, Some(after)) if first => self.first_match(caller, inbox, &filter, after, &mut seen).await?,
                 (None, None) if first => self.latest_match(caller, inbox, &filter).await?,
@@ -114,7 +117,7 @@ impl Inboxes {
                 // The sequence numbers belong to an earlier epoch.
                 epoch = self.ctx.epoch();
                 (seen, first) = (self.inbox(caller, inbox).await?.latest_seq, true);
-                new_after = self.start_of_new_messages(caller, inbox, purpose).await?;
+                new_after = self.start_of_new_messages(caller, inbox, (purpose, watch.as_ref())).await?;
                 continue;
             }
             if let Some(message) = found {

@@ -228,6 +228,14 @@ pub(crate) fn content_fingerprint(team: TeamId, content: &EmailContent) -> Conte
     ContentFingerprint::from_email(team, from.as_str(), &to, &content.subject, text)
 }
 
+/// The fingerprint of the intent that a model chose: when it retries, it may spell the same intent in another way.
+fn intent_fingerprint(caller: &Caller, keyed: &KeyedSend) -> Option<ContentFingerprint> {
+    let intent = keyed.request.intent.as_ref().filter(|_| caller.channel == Channel::Mcp)?;
+    let recipients = keyed.request.content.to_addresses();
+    let to: Vec<String> = recipients.iter().map(|to| to.as_str().to_owned()).collect();
+    Some(ContentFingerprint::of_intent(intent, &to))
+}
+
 impl Outbound {
     /// Records an accepted email for comparison with the next ones.
     pub(crate) fn record_recent_send(&self, caller: &Caller, send: &KeyedSend, body: &Arc<[u8]>, now: Time) {
@@ -281,7 +289,8 @@ impl Outbound {
                 let look_alike =
                     Box::pin(self.find_look_alike(&fingerprint, content, latest)).await.map_err(unavailable)?;
                 holds = holds.union(look_alike.map(|_| Guard::LooksDuplicate).into());
-                Ok(GuardInput { holds, identical, fingerprint: Some(fingerprint), ..GuardInput::default() })
+                let (fingerprint, intent) = (Some(fingerprint), intent_fingerprint(caller, keyed));
+                Ok(GuardInput { holds, identical, fingerprint, intent, ..GuardInput::default() })
             }
         }
     }

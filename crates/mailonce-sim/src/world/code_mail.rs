@@ -19,11 +19,7 @@ use mailonce_core::{
     ports::{inbound_store::InboundStore as _, store::StoreError},
     time::Time,
 };
-use mailonce_engine::{
-    Engine,
-    inbound::receive::IntakeMail,
-    inbox::artifacts::{ArtifactQuery, ArtifactRange},
-};
+use mailonce_engine::{Engine, inbound::receive::IntakeMail, inbox::artifacts::ArtifactQuery};
 use mailonce_store::memory::Memory;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -202,7 +198,7 @@ async fn consume_code(clients: SimulatedClients, engine: Arc<Engine>, mail: Code
         ..ConsumeTry::default()
     });
     let wanted = ArtifactQuery { kind: ArtifactKind::Code, from: Some(mail.sender()), subject: None };
-    let all = ArtifactRange::After(engine.ctx.cursor(0));
+    let all = engine.ctx.cursor(0);
     let (consumed, refused) =
         match engine.inboxes.consume_latest_match(caller, mail.inbox.id, &wanted, (purpose, all), None).await {
             Ok(artifact) => (

@@ -336,7 +336,7 @@ pub(crate) struct WaitArgs {
     /// Timeout in seconds
     #[arg(long, default_value_t = 30)]
     timeout: u64,
-    /// Only messages after this cursor; `0` includes every message; default: new messages
+    /// The first message after this cursor; without it, the latest one that is already there, or else the next
     #[arg(long)]
     after: Option<String>,
     /// Only messages from this address or @domain
@@ -348,6 +348,9 @@ pub(crate) struct WaitArgs {
     /// Only messages that contain a code or a link: code or link
     #[arg(long)]
     has: Option<String>,
+    /// What you will take it for, such as signup-7: passes over messages of an earlier run, and what others took
+    #[arg(long = "for", value_name = "PURPOSE")]
+    purpose: Option<String>,
     /// Id of a watch, from `watch create`
     #[arg(long)]
     watch: Option<String>,
@@ -360,6 +363,7 @@ impl WaitArgs {
             ("from", &self.from),
             ("subject", &self.subject),
             ("has", &self.has),
+            ("for", &self.purpose),
             ("watch", &self.watch),
         ];
         let given =
@@ -390,7 +394,7 @@ async fn wait_for(client: &CliClient, args: &WaitArgs) -> anyhow::Result<Option<
 pub(super) async fn wait(out: &Printer, args: WaitArgs) -> anyhow::Result<ExitCode> {
     let client = CliClient::find(&args.server)?;
     let Some(arrived) = wait_for(&client, &args).await? else {
-        let next = "wait longer with --timeout; --after 0 also finds messages that are already there";
+        let next = "wait longer with --timeout; `mailonce inbox messages` lists those that are already there";
         return Err(CliError::timeout(format!("no message within {} s", args.timeout), next).into());
     };
     if out.is_json() {
@@ -452,10 +456,6 @@ pub(super) async fn take(out: &Printer, args: TakeArgs) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_missing(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<ServerProblem>().is_some_and(|problem| problem.0["code"] == "not_found")
-}
-
 /// Whether there is nothing to take yet: nothing arrived, or others took it.
 fn may_still_arrive(error: &anyhow::Error) -> bool {
     let code = error.downcast_ref::<ServerProblem>().map(|problem| &problem.0["code"]);
@@ -469,9 +469,6 @@ async fn take_from_inbox(client: &CliClient, args: &TakeArgs) -> anyhow::Result<
     let mut body = json!({ "type": args.kind, "for": args.purpose, "watch": args.watch, "after": args.after });
     body["match"] = json!({ "from": args.from, "subject": args.subject });
     let path = format!("{}/consume", inbox_path(&args.inbox));
-    if args.watch.is_some() {
-        return take_from_watch(client, args, &path, &body).await;
-    }
     let mut left = args.wait.unwrap_or_default();
     let _spinner = (left > 0).then(|| Progress::spinner(&format!("waiting up to {left} s for mail to {}", args.inbox)));
     loop {
@@ -483,7 +480,7 @@ async fn take_from_inbox(client: &CliClient, args: &TakeArgs) -> anyhow::Result<
         let started = Instant::now();
         let taken = client.call(Method::POST, &path, None, Some(&body)).await;
         left -= seconds;
-        // An answer before its time is an error of the call: the inbox does not exist.
+        // An answer before its time is an error of the call: the inbox does not exist, or the watch is over.
         let has_waited = started.elapsed() + Duration::from_secs(1) >= Duration::from_secs(seconds);
         if !has_waited || !taken.as_ref().is_err_and(may_still_arrive) {
             return taken;
@@ -497,29 +494,4 @@ async fn take_from_inbox(client: &CliClient, args: &TakeArgs) -> anyhow::Result<
 fn nothing_in_time(args: &TakeArgs) -> anyhow::Error {
     let detail = format!("no {} within {} s", args.kind, args.wait.unwrap_or_default());
     CliError::timeout(detail, "try again later, or wait longer with --wait").into()
-}
-
-/// Takes from the messages of a watch: if there is none, waits for it first.
-async fn take_from_watch(
-    client: &CliClient,
-    args: &TakeArgs,
-    path: &str,
-    body: &Value,
-) -> anyhow::Result<(u16, Value)> {
-    let first = client.call(Method::POST, path, None, Some(body)).await;
-    let Some(seconds) = args.wait.filter(|_| first.as_ref().is_err_and(is_missing)) else { return first };
-    let waiting = WaitArgs {
-        server: args.server.clone(),
-        inbox: args.inbox.clone(),
-        timeout: seconds,
-        after: None,
-        from: args.from.clone(),
-        subject: args.subject.clone(),
-        has: Some(args.kind.clone()),
-        watch: args.watch.clone(),
-    };
-    if wait_for(client, &waiting).await?.is_none() {
-        return Err(nothing_in_time(args));
-    }
-    client.call(Method::POST, path, None, Some(body)).await
 }

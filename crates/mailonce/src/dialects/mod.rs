@@ -45,6 +45,9 @@ pub(crate) fn routes() -> Router<App> {
 
 /// The dialects that an endpoint of the native API can choose for its events.
 pub(crate) const EVENT_DIALECTS: [&str; 2] = [resend::event_format::NAME, usesend::event_format::NAME];
+/// All dialects that an endpoint may have. AgentMail's are created through its own API.
+pub(crate) const ENDPOINT_DIALECTS: [&str; 3] =
+    [resend::event_format::NAME, usesend::event_format::NAME, agentmail::NAME];
 
 /// Formats events in the dialect that an endpoint uses.
 #[derive(Clone, Copy, Debug)]

@@ -66,3 +66,24 @@ async fn a_message_is_answered_once_and_escalations_are_resolved_from_a_shell() 
     cli.run(&["escalations", "resolve", &id, "--as", "release"]).await.expect_exit(5);
     assert!(cli.run(&["escalations", "list"]).await.expect_exit(0).json()["data"].as_array().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_take_in_a_watch_waits_past_the_code_of_another_run() {
+    let cli = CliFixture::new();
+    let _server = cli.start_dev(&[]).await;
+    let inbox = "agent@mailonce.test";
+    let watch = cli.run(&["watch", "create", inbox]).await.expect_exit(0).json()["id"].as_str().unwrap().to_owned();
+    let send_code = async |code| {
+        let mail = ["simulate", "inbound", "--to", inbox, "--from", "shop@example.com", "--code", code];
+        cli.run(&mail).await.expect_exit(0)
+    };
+    let take = ["take", inbox, "--watch", &watch, "--wait", "30", "--json", "--for"];
+    let taken = async |purpose| cli.run(&[take.as_slice(), &[purpose]].concat()).await.expect_exit(0).json();
+    send_code("481920").await;
+    assert_eq!(taken("run-1").await["artifact"]["value"], "481920");
+    let waited = ["wait", inbox, "--watch", &watch, "--has", "code", "--timeout", "0"];
+    cli.run(&waited).await.expect_exit(0);
+    cli.run(&[waited.as_slice(), &["--for", "run-2"]].concat()).await.expect_exit(2);
+    let (second, _) = tokio::join!(taken("run-2"), send_code("771204"));
+    assert_eq!(second["artifact"]["value"], "771204");
+}

@@ -356,6 +356,26 @@ fn no_two_schemas_of_the_document_share_a_name() {
     assert!(files_by_schema.len() > 50, "no schemas were found: {files_by_schema:?}");
 }
 
+/// A model that reads only this page meets these answers and needs these calls.
+#[test]
+fn the_page_for_models_names_real_calls_and_the_codes_that_they_answer() {
+    let page = include_str!("../../src/api/llms.txt");
+    let paths = mailonce::api::openapi()["paths"].as_object().unwrap();
+    for call in ["/v1/emails", "/v1/claims", "/v1/claims/{id}/complete", "/v1/templates/{name}", "/v1/policy/simulate"]
+    {
+        assert!(page.contains(call) && paths.contains_key(call), "{call}");
+    }
+    assert!(page.contains("/mcp "), "{page}");
+    for code in ["stopped", "quota_exceeded", "key_mismatch", "busy", "unknown", "already_consumed", "leased"] {
+        let is_known = mailonce_core::problem::Code::ALL.iter().any(|known| known.as_str() == code);
+        assert!(is_known && page.contains(&format!("`{code}`")), "{code}");
+    }
+    for word in page.split_whitespace().filter(|word| word.starts_with("/v1/")) {
+        let path = word.split('?').next().unwrap_or_default().trim_end_matches([',', '.', ':']);
+        assert!(paths.contains_key(path), "{path} is no route");
+    }
+}
+
 #[test]
 fn every_event_type_is_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md");

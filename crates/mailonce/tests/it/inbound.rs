@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     call::{TestResponse, get, post},
-    world::{HOUR, MINUTE, World, incoming_mail},
+    world::{HOUR, MINUTE, SECOND, World, incoming_mail},
 };
 
 const CODE_MAIL: &str = "From: Shop <no-reply@shop.test>\nTo: a@agents.test\nMessage-ID: <1@shop.test>\n\
@@ -194,6 +194,42 @@ over_every_engine! {
         tokio::time::sleep(Duration::from_millis(100)).await;
         world.receive_mail(&["a@agents.test"], &CODE_MAIL.replace("482 913", "771 204").replace("<1@", "<2@")).await;
         assert_eq!(waiting.await.unwrap().expect_status(200).body["artifact"]["value"], "771204");
+    }
+
+    async fn a_watch_waits_past_codes_that_others_took(world) {
+        let world = Arc::new(world.with_inbox_domain().await);
+        let inbox = world.create_inbox("a").await;
+        let path = format!("/v1/inboxes/{inbox}/consume");
+        let watch = world.post(&format!("/v1/inboxes/{inbox}/watches"), &json!({})).await.expect_status(201).string_field("id");
+        world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
+        let take = |purpose: &str| json!({ "type": "code", "for": purpose, "watch": watch });
+        world.post(&path, &take("run-1")).await.expect_status(200);
+        world.post(&path, &take("run-2")).await.expect_problem(409, "already_consumed");
+        let wait = format!("/v1/inboxes/{inbox}/wait?timeout=0&has=code&watch={watch}");
+        world.get(&wait).await.expect_status(200);
+        world.get(&format!("{wait}&for=run-2")).await.expect_status(204);
+        let mut body = take("run-2");
+        body["timeout"] = json!(30);
+        let waiting = tokio::spawn(owned_request(&world, post(&path).json(&body)));
+        let code_mail = |code: &str, id: &str| CODE_MAIL.replace("482 913", code).replace("<1@", id);
+        world.receive_mail(&["a@agents.test"], &code_mail("771 204", "<2@")).await;
+        assert_eq!(waiting.await.unwrap().expect_status(200).body["artifact"]["value"], "771204");
+        // What another consumer took is passed over, also if it is the newest. A resend comes before what one has.
+        let value = async |purpose: &str| world.post(&path, &take(purpose)).await.expect_status(200).body["artifact"]["value"].clone();
+        assert_eq!((value("run-1").await, value("run-2").await), (json!("482913"), json!("771204")));
+        world.receive_mail(&["a@agents.test"], &code_mail("530 118", "<3@")).await;
+        assert_eq!(value("run-1").await, "530118");
+    }
+
+    async fn a_call_that_waits_in_a_watch_ends_with_it(world) {
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let begun = world.post(&format!("/v1/inboxes/{inbox}/watches"), &json!({ "deadline": "1s" })).await.expect_status(201);
+        world.advance_clock(SECOND);
+        let take = json!({ "type": "code", "for": "run-1", "watch": begun.string_field("id"), "timeout": 60 });
+        let started = std::time::Instant::now();
+        world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.expect_problem(404, "not_found");
+        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
     }
 
     async fn concurrent_calls_for_one_consumer_get_one_code(world) {

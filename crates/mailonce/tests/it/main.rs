@@ -63,6 +63,7 @@ mod cli_tls;
 mod collect;
 mod content_guard;
 mod database;
+mod declared;
 mod document;
 mod document_properties;
 mod domains;

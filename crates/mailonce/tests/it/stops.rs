@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     binary::{CliFixture, send_args},
     call::{delete, get, post},
+    declared::expect_declared_status,
     oauth::create_connection,
     world::{World, mail, mail_with},
 };
@@ -66,6 +67,10 @@ over_memory_and_sqlite! {
         let refused = world.send("2", &mail_with(json!({ "text": "b" }))).await.expect_problem(409, "stopped");
         assert_eq!(refused["stop"], id.as_str());
         assert!(refused.string_field("detail").contains("answers in a loop"), "{}", refused.text);
+        for (path, body) in [("/v1/emails", mail()), ("/v1/emails/batch", json!([mail()]))] {
+            let refused = world.post(path, &body).await.expect_problem(409, "stopped");
+            expect_declared_status("POST", path, &refused);
+        }
         assert_eq!(world.send("1", &mail()).await.expect_status(200).string_field("id"), first);
         assert_eq!(world.email_count().await, 1);
         world.call(delete(&format!("/v1/stops/{id}"))).await.expect_status(200);

@@ -77,6 +77,28 @@ async fn a_renamed_retry_is_held_until_its_token_releases_it() {
 }
 
 #[tokio::test]
+async fn a_retry_in_other_words_and_another_spelling_is_held() {
+    let fixture = McpFixture::start().await;
+    let first = fixture.call_tool("send_email", order_email("order_4821", ORDER_TEXT)).await;
+    let mut respelled = order_email("ORDER-4821", "What you bought was given to the courier this morning.");
+    (respelled["type"], respelled["subject"]) = (json!("Order Confirmation"), json!("Good news"));
+    let held = fixture.call_tool("send_email", respelled.clone()).await;
+    assert_eq!((&held["status"], &held["state"]), (&json!("looks_duplicate"), &json!("held")));
+    // A person sees which email it repeats.
+    let (_, open) = fixture.api_call("GET", "/v1/escalations?state=open", &Value::Null).await;
+    let question = format!("/v1/escalations/{}", open["data"][0]["id"].as_str().unwrap());
+    let (_, question) = fixture.api_call("GET", &question, &Value::Null).await;
+    assert_eq!(question["similar_email"]["email"]["id"], first["email"], "{question}");
+    // Another entity is another email.
+    let mut other = respelled.clone();
+    (other["entity"], other["text"]) = (json!("order_4822"), json!("Thank you for the second order, it follows soon."));
+    assert_eq!(fixture.call_tool("send_email", other).await["status"], "accepted");
+    respelled["distinct_token"] = held["distinct_token"].clone();
+    assert_eq!(fixture.call_tool("send_email", respelled).await["email"], held["email"]);
+    assert_eq!(fixture.wait_for_mail_count("ann@people.test", 3).await, 3);
+}
+
+#[tokio::test]
 async fn a_model_is_not_told_to_send_an_email_that_a_person_rejected_or_edited() {
     let fixture = McpFixture::start().await;
     let agent = fixture.create_agent_key().await;

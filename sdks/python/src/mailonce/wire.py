@@ -278,10 +278,10 @@ class ConsumeMatch(_ConsumeMatchNeeds, total=False):
     """Which artifact of an inbox to consume, and for whom."""
 
     after: str | None
-    """Cursor of an inbox: the latest match after it, however old. When absent, only new ones count."""
+    """Cursor of an inbox: the latest match after it, however old. When absent, only new ones count. Not with `watch`."""
     match: MessageMatch | None
     timeout: int | None
-    """How long to wait for a new one in seconds, at most 60; 0 by default. Not with `watch` or `after`."""
+    """How long to wait for a new one in seconds, at most 60 and until the watch ends; 0 by default. Not with `after`."""
     watch: str | None
     """Id of a watch: only messages that arrived after its start count."""
 
@@ -484,7 +484,7 @@ class Endpoint:
     url: str
     version: str
     """API version that the endpoint was created with."""
-    dialect: str | None = None
+    dialect: Literal["resend", "usesend", "agentmail"] | None = None
     """Payload and signature format; null for mailonce's own."""
     failing_since: str | None = None
     """When the first failure since the last success happened; null while requests succeed."""
@@ -565,7 +565,7 @@ class EventSubject:
     """The object that an event is about."""
 
     id: str
-    kind: str
+    kind: Literal["artifact", "audit", "claim", "delivery", "domain", "email", "endpoint", "escalation", "key", "message", "outbox", "outbox_row", "stop", "thread", "transport"]
     rev: int
 
 
@@ -736,7 +736,7 @@ class Key:
     """When the key expires; null until the email reaches a final state."""
     forgotten_at: str | None = None
     intent: Intent | None = None
-    state: str | None = None
+    state: Literal["scheduled", "queued", "sending", "sent", "delivered", "bounced", "complained", "failed", "unknown", "abandoned", "held", "cancelled"] | None = None
     ttl: str | None = None
 
 

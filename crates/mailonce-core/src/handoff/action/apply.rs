@@ -372,7 +372,25 @@ impl Email {
             }
             effects.events.push(self.resolved_event(number, choice.as_str(), EvidenceSource::Person, now));
         }
+        self.let_resolved_stand_for_sent(&mut effects);
         effects
+    }
+
+    /// Marks the last event as the first one that says that the email was sent, if no part had an `email.sent` and none
+    /// is left that could get one.
+    fn let_resolved_stand_for_sent(&mut self, effects: &mut Effects) {
+        let has_silent_part = self.handoffs.iter().any(|h| h.state.has_left() && h.progress.left_without_sent_event);
+        let may_still_be_announced =
+            |h: &Handoff| !h.state.is_terminal() || (h.state.has_left() && !h.progress.left_without_sent_event);
+        if !has_silent_part || self.handoffs.iter().any(may_still_be_announced) {
+            return;
+        }
+        let Some(event) = effects.events.last_mut() else { return };
+        event.data["first_sent"] = true.into();
+        // From here on they count as announced, so that no later event is the first one, too.
+        for handoff in &mut self.handoffs {
+            handoff.progress.left_without_sent_event = false;
+        }
     }
 
     fn fail_over_handoff(&mut self, number: u16, from: &str, to: &str) -> Effects {

@@ -48,6 +48,8 @@ pub struct SendFacts<'a> {
     pub holds: Holds,
     /// The fingerprint of its content, if the content guard compares it.
     pub fingerprint: Option<&'a ContentFingerprint>,
+    /// The fingerprint of its intent, if another spelling of the intent holds it.
+    pub intent: Option<&'a ContentFingerprint>,
     /// Whether it may repeat an identical email.
     pub identical: Option<&'a IdenticalCheck>,
     /// What it would use of each budget.
@@ -66,6 +68,7 @@ impl NewEmail {
             first_wins: self.first_wins,
             holds: self.guard_input.holds,
             fingerprint: self.guard_input.fingerprint.as_ref(),
+            intent: self.guard_input.intent.as_ref(),
             identical: self.guard_input.identical.as_ref(),
             charges: &self.guard_input.charges,
         }
@@ -183,11 +186,7 @@ pub fn decide<R: AcceptReader>(
     if take_shadow_keys(reader, facts, resend, now, &mut first.shadow_keys)? && !mutant!("overlap-ignored") {
         first.holds.insert(Guard::Overlaps);
     }
-    // A resend was requested explicitly, so its content is not compared.
-    if let Some(fingerprint) = facts.fingerprint.filter(|_| facts.head.resend_of.is_none())
-        && !first.holds.contains(Guard::LooksDuplicate)
-        && reader.similar_email(facts.team, Comparison::with_similar(fingerprint), now)?.is_some()
-    {
+    if !first.holds.contains(Guard::LooksDuplicate) && has_look_alike(reader, facts, now)? {
         first.holds.insert(Guard::LooksDuplicate);
     }
     if first.holds.is_empty() {
@@ -195,6 +194,20 @@ pub fn decide<R: AcceptReader>(
         first.charges = facts.charges.to_vec();
     }
     Ok(AcceptDecision::First(first))
+}
+
+/// Whether a recent email has similar content, or another spelling of the same intent.
+fn has_look_alike<R: AcceptReader>(reader: &R, facts: &SendFacts<'_>, now: Time) -> Result<bool, R::Error> {
+    // A resend was requested explicitly, so it is not compared.
+    if facts.head.resend_of.is_some() {
+        return Ok(false);
+    }
+    for fingerprint in facts.fingerprint.into_iter().chain(facts.intent) {
+        if reader.similar_email(facts.team, Comparison::with_similar(fingerprint), now)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The recent identical email that an email without a key repeats. Like a bound key, it decides before every guard and

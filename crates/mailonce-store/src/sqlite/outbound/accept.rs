@@ -65,6 +65,7 @@ pub(crate) struct PreparedEmail {
     first_wins: bool,
     holds: Holds,
     fingerprint: Option<ContentFingerprint>,
+    intent: Option<ContentFingerprint>,
     identical: Option<IdenticalCheck>,
     charges: Vec<Charge>,
     body: Arc<[u8]>,
@@ -79,7 +80,7 @@ impl PreparedEmail {
         let (key, slots, digest) = (new_email.key, new_email.shadow_keys.clone(), new_email.digest.to_bytes());
         let (first_wins, holds, fingerprint) =
             (new_email.first_wins, new_email.guard_input.holds, new_email.guard_input.fingerprint.take());
-        let identical = new_email.guard_input.identical.take();
+        let (intent, identical) = (new_email.guard_input.intent.take(), new_email.guard_input.identical.take());
         let charges = std::mem::take(&mut new_email.guard_input.charges);
         let first = FirstSend::of_free_key(&new_email);
         let (email, body) = new_email.into_email(&first, now);
@@ -93,6 +94,7 @@ impl PreparedEmail {
             first_wins,
             holds,
             fingerprint,
+            intent,
             identical,
             charges,
             body,
@@ -136,6 +138,7 @@ impl PreparedEmail {
             first_wins: self.first_wins,
             holds: self.holds,
             fingerprint: self.fingerprint.as_ref(),
+            intent: self.intent.as_ref(),
             identical: self.identical.as_ref(),
             charges: &self.charges,
         }
@@ -328,7 +331,7 @@ fn insert_first(
 ) -> Result<()> {
     prepared.apply(first, now)?;
     let identical = prepared.identical.take().map(|identical| identical.fingerprint);
-    for fingerprint in prepared.fingerprint.take().into_iter().chain(identical) {
+    for fingerprint in prepared.fingerprint.take().into_iter().chain(prepared.intent.take()).chain(identical) {
         content_guard::remember(ledger, team, &fingerprint, id::ordered_bits(prepared.email.id.0), now)?;
     }
     budgets::charge(ledger, team, &prepared.email, &first.charges)?;

@@ -148,7 +148,8 @@ pub(super) struct TransportTestBody {
 /// An ordinary email that leaves by this transport only. Read it to see what the transport answered.
 #[utoipa::path(post, path = "/v1/transports/{name}/test", operation_id = "test_transport", tag = "handoff", params(("name" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = TransportTestBody,
-    responses((status = 202, description = "Accepted", body = SendReceiptBody), (status = 200, description = "Replayed: the email was accepted before", body = SendReceiptBody)))]
+    responses((status = 202, description = "Accepted", body = SendReceiptBody), (status = 200, description = "Replayed: the email was accepted before", body = SendReceiptBody),
+        (status = 409, description = "A stop refuses new email (`stopped`)", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn test_transport(
     State(app): State<App>,
     auth: AuthedRequest,

@@ -3,6 +3,7 @@
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
+    events::event::EventCursor,
     id::{ArtifactId, WatchId},
     inbox::artifact::{Artifact, ArtifactKind},
     limits,
@@ -11,8 +12,8 @@ use mailonce_core::{
 use mailonce_engine::{
     Caller,
     inbox::{
-        artifacts::{ArtifactQuery, ArtifactRange, may_see_value},
-        implicit_watch::TakeRequest,
+        artifacts::{ArtifactQuery, may_see_value},
+        take::TakeRequest,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -154,29 +155,25 @@ pub(crate) struct ConsumeMatchBody {
     /// Id of a watch: only messages that arrived after its start count.
     #[serde(default)]
     watch: Option<String>,
-    /// Cursor of an inbox: the latest match after it, however old. When absent, only new ones count.
+    /// Cursor of an inbox: the latest match after it, however old. When absent, only new ones count. Not with `watch`.
     #[serde(default)]
     after: Option<String>,
-    /// How long to wait for a new one in seconds, at most 60; 0 by default. Not with `watch` or `after`.
+    /// How long to wait for a new one in seconds, at most 60 and until the watch ends; 0 by default. Not with `after`.
     #[serde(default)]
     timeout: Option<u64>,
 }
 
 impl ConsumeMatchBody {
-    /// The range in which the latest match counts. `None`: new artifacts, for which the call may wait.
-    fn range(&self, app: &App) -> Result<Option<ArtifactRange>, Problem> {
-        let range = match (&self.watch, &self.after) {
-            (Some(_), Some(_)) => return Err(Problem::invalid_field("after", "cannot be combined with watch")),
-            (watch, None) => watch_id(watch.as_ref())?.map(ArtifactRange::Watch),
-            (None, Some(text)) => {
-                let seq = parse_inbox_cursor(app, "after", text)?;
-                Some(ArtifactRange::After(app.engine.ctx.cursor(seq)))
-            }
-        };
-        if self.timeout.is_some_and(|seconds| seconds > 0) && range.is_some() {
-            return Err(Problem::invalid_field("timeout", "cannot be combined with watch or after; use wait"));
+    /// The cursor after which the latest match counts, however old. `None`: new artifacts, for which the call may wait.
+    fn after(&self, app: &App) -> Result<Option<EventCursor>, Problem> {
+        let Some(text) = &self.after else { return Ok(None) };
+        if self.watch.is_some() {
+            return Err(Problem::invalid_field("after", "cannot be combined with watch"));
         }
-        Ok(range)
+        if self.timeout.is_some_and(|seconds| seconds > 0) {
+            return Err(Problem::invalid_field("timeout", "cannot be combined with after; use wait"));
+        }
+        Ok(Some(app.engine.ctx.cursor(parse_inbox_cursor(app, "after", text)?)))
     }
 
     /// How long to wait.
@@ -266,9 +263,9 @@ pub(crate) async fn consume(
 
 /// Consume the newest matching code or link of an inbox, once.
 ///
-/// Only new ones count: those that arrived since two minutes before the first call with this `for`. One that another
-/// `for` consumed is passed over, and a repeat gets its own again. With `after` or `watch` the latest match counts; if it
-/// was consumed already, an older one is not returned instead.
+/// Only new ones count: those that arrived since the `watch` began, or without one since two minutes before the first call
+/// with this `for`. One that another `for` consumed is passed over, and a repeat gets its own again; in a `watch`, a newer
+/// one comes first. With `after` the latest match counts; if it was consumed already, an older one is not returned instead.
 #[utoipa::path(post, path = "/v1/inboxes/{id}/consume", operation_id = "consume_matching_artifact", tag = "artifacts", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = ConsumeMatchBody,
     responses((status = 200, description = "Consumed; `value` is shown", body = ConsumedArtifactBody),
@@ -282,7 +279,7 @@ pub(crate) async fn consume_match(
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = find_inbox(&app, &auth, &id).await?;
     let parsed: ConsumeMatchBody = body.parse()?;
-    let (range, timeout) = (parsed.range(&app)?, parsed.wait()?);
+    let (after, watch, timeout) = (parsed.after(&app)?, watch_id(parsed.watch.as_ref())?, parsed.wait()?);
     let ConsumeMatchBody { kind, purpose, matching, .. } = parsed;
     let keyed_call = auth.keyed_call("inboxes/consume", &inbox.id.to_string(), &body.canonical()?);
     check_purpose(&purpose)?;
@@ -293,12 +290,12 @@ pub(crate) async fn consume_match(
         .try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| check_text(at, text)))?;
     let query = ArtifactQuery { kind, from, subject };
     let inboxes = &app.engine.inboxes;
-    let artifact = if let Some(range) = range {
-        inboxes.consume_latest_match(&auth.caller, inbox.id, &query, (purpose, range), keyed_call).await?
+    let artifact = if let Some(after) = after {
+        inboxes.consume_latest_match(&auth.caller, inbox.id, &query, (purpose, after), keyed_call).await?
     } else {
-        let request = TakeRequest { query, purpose, timeout };
+        let request = TakeRequest { query, purpose, watch, timeout };
         // Boxed: otherwise every connection would reserve the memory of this large future.
-        Box::pin(inboxes.take_new_artifact(&auth.caller, inbox.id, &request, keyed_call)).await?
+        Box::pin(inboxes.take_artifact(&auth.caller, inbox.id, &request, keyed_call)).await?
     };
     Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::with_value_visible(&artifact, true) }).into_response())
 }

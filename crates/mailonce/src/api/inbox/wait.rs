@@ -41,7 +41,8 @@ pub(crate) struct WaitQuery {
     watch: Option<String>,
     /// The account, workflow or run that waits, as in `consume`: only new messages with something that nobody else took.
     ///
-    /// New is what arrived since two minutes before its first call. Ignored with `after` or `watch`.
+    /// New is what arrived since the `watch` began, or without one since two minutes before its first call. Ignored with
+    /// `after`.
     #[serde(rename = "for")]
     #[param(rename = "for")]
     purpose: Option<String>,

@@ -1,11 +1,13 @@
 //! Examples: for each operation a request and a response that fit its schema.
 //!
 //! They are derived from the schemas, so that they cannot lag behind. A reader copies them, so that the values are real
-//! ones: the schema and the name of a property choose the value, and a test sends every example to a server.
+//! ones: the schema and the name of a property choose the value, and a test sends every example to a server. What depends
+//! on the operation and on the status of its response is in `example_states`.
 
+use mailonce_core::{address::Address, intent::Intent};
 use serde_json::{Map, Value, json};
 
-use super::operations;
+use super::{example_states, operations};
 
 /// An id.
 const ID: &str = "0197a3c2-7d3e-7c11-9b1e-2f6d3a4b5c6d";
@@ -28,10 +30,14 @@ pub(super) fn add_examples(document: &mut Value) {
         if let Some(body) = operation.get_mut("requestBody") {
             add(&mut body["content"]);
         }
+        let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
         let responses = operation["responses"].as_object_mut().into_iter().flatten();
-        for (_, response) in responses.filter(|(status, _)| status.starts_with('2')) {
+        for (status, response) in responses.filter(|(status, _)| status.starts_with('2')) {
             if response.get("content").is_some() {
                 add(&mut response["content"]);
+            }
+            if let Some(example) = response.pointer_mut("/content/application~1json/example") {
+                example_states::agree(&id, status, example);
             }
         }
     }
@@ -87,7 +93,10 @@ fn object_example(schemas: &Value, schema: &Value, name: &str, depth: usize) -> 
         let is_shown =
             required.contains(&property.as_str()) || matches!(property.as_str(), "subject" | "text" | "intent");
         let derived = || is_shown.then(|| example(schemas, schema, (name, property), depth + 1));
-        Some((property.clone(), value_in_schema(name, property).or_else(derived)?))
+        Some((
+            property.clone(),
+            value_in_schema(name, property).or_else(|| value_of_outcome(name, property)).or_else(derived)?,
+        ))
     };
     Value::Object(properties.filter_map(member).collect::<Map<_, _>>())
 }
@@ -112,7 +121,7 @@ fn value_in_schema(schema: &str, property: &str) -> Option<Value> {
         ("DomainBody" | "NewDomainBody", "name") => json!("mail.example.com"),
         ("DnsRecordBody", "type") => json!("TXT"),
         ("DnsRecordBody", "value") => json!("v=spf1 include:example.com ~all"),
-        ("EndpointPatchBody", "description") => json!("orders service"),
+        ("EndpointPatchBody" | "EndpointBody", "description") => json!("orders service"),
         ("NewEndpointBody", "events") => json!(["email.*"]),
         ("HealthBody", "status") => json!("ok"),
         ("InboxPatchBody" | "NewInboxBody", "name") => json!("Support"),
@@ -153,6 +162,28 @@ fn value_in_schema(schema: &str, property: &str) -> Option<Value> {
         ("ClaimReportBody", "says") => json!("done"),
         _ => return None,
     })
+}
+
+/// The same, for what happened to an email, a code, a row or a claim.
+fn value_of_outcome(schema: &str, property: &str) -> Option<Value> {
+    Some(match (schema, property) {
+        ("BatchItemError", "field") => json!("to"),
+        ("BatchItemError", "message") => json!("`to` must be an address such as name@example.com"),
+        ("SendReceiptBody" | "EmailBody", "state") => json!("queued"),
+        ("EmailBody" | "DedupeBody", "key") => json!(sent_key()),
+        ("EmailBody" | "DedupeBody", "suppressed") => json!(0),
+        ("ArtifactBody", "message") => json!(ID),
+        ("ParkedRowBody", "detail") => json!("the key was used for a different email"),
+        ("ClaimBody", "evidence") => json!([]),
+        _ => return None,
+    })
+}
+
+/// The key of the email in the examples, derived from its intent.
+pub(super) fn sent_key() -> String {
+    let (kind, entity) = ("order.shipped".to_owned(), "order_4821".to_owned());
+    let to = Address::parse("ada@example.com").into_iter().collect::<Vec<_>>();
+    Intent { kind, entity, version: 1, period: None }.derive_key(&to)
 }
 
 /// Whether a list in a response usually has no items.

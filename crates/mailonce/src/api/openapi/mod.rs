@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `vocabulary` | the words that a field may have |
 //! | `examples` | an example for each operation |
+//! | `example_states` | what the example of a response owes to its operation and status |
 //! | `webhooks` | what mailonce posts to endpoints |
 
+mod example_states;
 mod examples;
 mod vocabulary;
 mod webhooks;
@@ -120,6 +122,7 @@ fn build() -> Value {
     document["tags"] = TAGS.iter().map(|(name, about)| json!({ "name": name, "description": about })).collect();
     share_problems(&mut document);
     mark_times(&mut document["components"]["schemas"]);
+    open_objects(&mut document["components"]["schemas"]);
     mark_bytes(&mut document);
     vocabulary::add_words(&mut document["components"]["schemas"]);
     vocabulary::add_parameter_words(&mut document);
@@ -155,12 +158,33 @@ fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
         .map(|(_, operation)| operation)
 }
 
-/// Gives every property that holds a time the format of times. The names of such properties end with `_at`.
+/// Properties that hold a time, beside those whose names end with `_at`.
+const TIMES: [&str; 6] = ["at", "date", "failing_since", "missing_since", "state_since", "ledger_time"];
+
+/// Gives every property that holds a time the format of times. One that a caller may also write as a duration has none.
 fn mark_times(schemas: &mut Value) {
     for_each_property(schemas, &mut |name, property| {
         let is_text = property["type"] == "string" || property["type"] == json!(["string", "null"]);
-        if is_text && (name == "at" || name == "date" || (name.ends_with("_at") && name != "scheduled_at")) {
+        if is_text && (TIMES.contains(&name) || (name.ends_with("_at") && name != "scheduled_at")) {
             property["format"] = json!("date-time");
+        }
+    });
+    for (schema, property) in
+        [("EmailBody", "scheduled_at"), ("WatchBody", "deadline"), ("StatsBody", "since"), ("StatsBody", "until")]
+    {
+        if let Some(found) = vocabulary::find_property(&mut schemas[schema], property) {
+            found["format"] = json!("date-time");
+        }
+    }
+}
+
+/// Says that objects without declared members have members of any name. Code generators take them for empty otherwise.
+fn open_objects(schemas: &mut Value) {
+    for_each_property(schemas, &mut |_, property| {
+        let value = if property["type"] == "array" { &mut property["items"] } else { property };
+        let is_object = value["type"] == "object" || value["type"] == json!(["object", "null"]);
+        if is_object && value.get("properties").is_none() && value.get("additionalProperties").is_none() {
+            value["additionalProperties"] = json!(true);
         }
     });
 }
@@ -206,6 +230,31 @@ mod tests {
         flate2::read::GzDecoder::new(&*served.gzip).read_to_end(&mut unpacked).unwrap();
         assert!(unpacked == served.plain);
         assert!(served.gzip.len() <= 60_000, "{} bytes", served.gzip.len());
+    }
+
+    #[test]
+    fn every_time_has_the_format_of_times_and_every_free_object_has_members() {
+        let mut schemas = document()["components"]["schemas"].clone();
+        let mut has_format = |schema: &str, property: &str| {
+            vocabulary::find_property(&mut schemas[schema], property).unwrap().get("format").is_some()
+        };
+        for (schema, property) in [
+            ("WatchBody", "deadline"),
+            ("EndpointBody", "failing_since"),
+            ("EndpointBody", "state_since"),
+            ("EmailBody", "scheduled_at"),
+            ("StatsBody", "until"),
+        ] {
+            assert!(has_format(schema, property), "{schema}.{property}");
+        }
+        // Callers may write these as a duration.
+        for (schema, property) in [("NewWatchBody", "deadline"), ("SendBody", "scheduled_at")] {
+            assert!(!has_format(schema, property), "{schema}.{property}");
+        }
+        let detail = &schemas["EmailDetailBody"]["allOf"][1]["properties"];
+        for object in [&schemas["EventBody"]["properties"]["data"], &detail["tags"], &detail["metadata"]] {
+            assert_eq!(object["additionalProperties"], true, "{object}");
+        }
     }
 
     #[test]

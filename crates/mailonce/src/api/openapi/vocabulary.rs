@@ -36,9 +36,13 @@ use mailonce_core::{
     search::SearchKind,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 use super::operations;
-use crate::engine_deps;
+use crate::{
+    dialects::{ENDPOINT_DIALECTS, EVENT_DIALECTS},
+    engine_deps,
+};
 
 /// The providers of a source.
 const PROVIDER_KINDS: [&str; 9] =
@@ -61,7 +65,8 @@ pub(super) fn add_words(schemas: &mut Value) {
     }
 }
 
-fn find_property<'a>(schema: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+/// A property of a schema, also inside `allOf`.
+pub(super) fn find_property<'a>(schema: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     let has_it = |part: &Value| part["properties"].get(name).is_some();
     if has_it(schema) {
         return schema["properties"].get_mut(name);
@@ -164,6 +169,7 @@ fn mail_words() -> Vec<FieldWords> {
         "ResolveEmailBody" "as" = vec!["sent", "resend", "abandon"];
         "KeyBody" "bound_to" = vec!["email", "operation", "forgotten"];
         "KeyBody" "derivation" = vec!["intent", "header"];
+        "KeyBody" "state" = words!(EmailState);
         "PolicyStepBody" "kind" = words!(PolicyKind);
         "PolicyStepBody" "verdict" = words!(PolicyVerdict);
         "SimulationBody" "would" = vec!["accept", "replay", "hold", "refuse"];
@@ -242,14 +248,22 @@ fn control_words() -> Vec<FieldWords> {
     }
 }
 
+/// What events are about, each once.
+fn subject_types() -> Vec<&'static str> {
+    let types: BTreeSet<&str> = EventKind::ALL.iter().map(|kind| kind.subject_type()).collect();
+    types.into_iter().collect()
+}
+
 fn event_and_inbox_words() -> Vec<FieldWords> {
     fields! {
         "EventBody" "type" = words!(EventKind);
+        "EventSubjectBody" "kind" = subject_types();
         "NoticeBody" "type" = words!(EventKind);
         "NoticeBody" "state" = words!(NoticeState);
         "EndpointBody" "state" = words!(EndpointState);
         "EndpointBody" "reason" = words!(EndpointReason);
-        "NewEndpointBody" "dialect" = vec!["resend", "usesend"];
+        "EndpointBody" "dialect" = ENDPOINT_DIALECTS.to_vec();
+        "NewEndpointBody" "dialect" = EVENT_DIALECTS.to_vec();
         "EndpointTestBody" "error" = words!(WebhookError);
         "NoticeAttemptBody" "error" = words!(WebhookError);
         "ClockBody" "confirmed_by" = vec!["operator", "kernel", "database", "boot_clock"];

@@ -83,7 +83,8 @@ fn with_replay_header(replayed: bool, first_status: StatusCode, body: impl IntoR
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: identifies this email; use the same value for every retry"),
         ("Mailonce-Call-Id" = Option<String>, Header, description = "Your own id of this call, percent-encoded; stored for correlation"),
         ("Prefer" = Option<String>, Header, description = "`wait=10`: wait up to 10 seconds for the final state before responding (at most 60). `policy-trace`: show in `policy` what each check decided")),
-    responses((status = 202, description = "Accepted", body = SendReceiptBody), (status = 200, description = "Replayed: the email was accepted before", body = SendReceiptBody)))]
+    responses((status = 202, description = "Accepted", body = SendReceiptBody), (status = 200, description = "Replayed: the email was accepted before", body = SendReceiptBody),
+        (status = 409, description = "A stop refuses new email (`stopped`)", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn send(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -168,7 +169,8 @@ impl SendPreferences {
         ("Mailonce-Call-Id" = Option<String>, Header, description = "Your own id of this call, percent-encoded; stored for correlation"),
         ("Prefer" = Option<String>, Header, description = "`policy-trace`: show in the `policy` of each item what each check decided"),
         ("x-batch-validation" = Option<String>, Header, description = "`strict` (default) or `permissive`")),
-    responses((status = 202, description = "Accepted", body = BatchReceiptBody), (status = 200, description = "Replayed: the batch was accepted before", body = BatchReceiptBody)))]
+    responses((status = 202, description = "Accepted", body = BatchReceiptBody), (status = 200, description = "Replayed: the batch was accepted before", body = BatchReceiptBody),
+        (status = 409, description = "A stop refuses new email (`stopped`)", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn batch(
     State(app): State<App>,
     auth: AuthedRequest,

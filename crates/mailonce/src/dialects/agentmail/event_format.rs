@@ -18,10 +18,11 @@ use serde_json::{Value, json};
 use crate::dialects::agentmail::message_view::{AgentMailMessage, message_public_id};
 
 /// The AgentMail event types that mailonce sends, with the native event kind behind each.
-pub(super) const EVENT_TYPES: [(&str, EventKind); 7] = [
+pub(super) const EVENT_TYPES: [(&str, EventKind); 8] = [
     ("message.received", EventKind::MessageReceived),
     ("message.received.unauthenticated", EventKind::MessageReceived),
     ("message.sent", EventKind::EmailSent),
+    ("message.sent", EventKind::EmailResolved),
     ("message.delivered", EventKind::EmailDelivered),
     ("message.bounced", EventKind::EmailBounced),
     ("message.complained", EventKind::EmailComplained),
@@ -30,7 +31,8 @@ pub(super) const EVENT_TYPES: [(&str, EventKind); 7] = [
 
 /// The native event types behind a list of AgentMail types; all of them if the list is empty.
 pub(super) fn native_types(types: &[String]) -> Result<Vec<String>, Problem> {
-    let known: Vec<&str> = EVENT_TYPES.iter().map(|(name, _)| *name).collect();
+    let mut known: Vec<&str> = EVENT_TYPES.iter().map(|(name, _)| *name).collect();
+    known.dedup();
     if let Some(unsupported) = types.iter().find(|name| !known.contains(&name.as_str())) {
         let text = format!("names {unsupported}, which mailonce does not send; use one of {}", known.join(", "));
         return Err(Problem::invalid_field("event_types", text));
@@ -62,7 +64,8 @@ impl EventContext<'_> {
             EventKind::MessageReceived => return self.format_received(inbox),
             // AgentMail sends one `message.sent` per message.
             EventKind::EmailSent if !self.data["sent_before"].is_null() => return None,
-            EventKind::EmailSent => ("message.sent", "send", self.email_json(inbox)?),
+            EventKind::EmailResolved if self.data["first_sent"].is_null() => return None,
+            EventKind::EmailSent | EventKind::EmailResolved => ("message.sent", "send", self.email_json(inbox)?),
             EventKind::EmailDelivered => ("message.delivered", "delivery", self.email_json(inbox)?),
             EventKind::EmailBounced => ("message.bounced", "bounce", self.bounce_json(inbox)?),
             EventKind::EmailComplained => {
@@ -121,7 +124,8 @@ impl EventContext<'_> {
 
     /// The recipients of the handoff that the event names, or of all handoffs if it concerns the whole email.
     fn recipients(&self, email: &Email) -> Vec<String> {
-        let number = self.data["handoff"].as_u64().filter(|_| self.kind != EventKind::EmailSent);
+        let is_about_all = matches!(self.kind, EventKind::EmailSent | EventKind::EmailResolved);
+        let number = self.data["handoff"].as_u64().filter(|_| !is_about_all);
         let number = number.and_then(|number| usize::try_from(number).ok());
         match number.and_then(|number| email.handoffs.get(number)) {
             Some(handoff) => handoff.recipients.clone(),
@@ -194,8 +198,9 @@ mod tests {
     #[test]
     fn types_that_never_happen_are_refused() {
         let native = |list: &[&str]| native_types(&list.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!(native(&["message.sent", "message.received"]).unwrap(), ["message.received", "email.sent"]);
-        assert_eq!(native(&[]).unwrap().len(), 6);
+        let sent = ["message.received", "email.sent", "email.resolved"];
+        assert_eq!(native(&["message.sent", "message.received"]).unwrap(), sent);
+        assert_eq!(native(&[]).unwrap().len(), 7);
         assert!(native(&["message.opened"]).is_err() && native(&["nonsense"]).is_err());
     }
 }

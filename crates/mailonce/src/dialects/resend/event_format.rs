@@ -21,7 +21,7 @@ pub(crate) const NAME: &str = "resend";
 
 /// The Resend event types that mailonce sends, with the native event types behind them.
 const EVENT_TYPES: [(&str, &[&str]); 10] = [
-    ("email.sent", &["email.sent"]),
+    ("email.sent", &["email.resolved", "email.sent"]),
     ("email.scheduled", &["email.accepted"]),
     ("email.delivered", &["email.delivered"]),
     ("email.delivery_delayed", &["email.deferred", "email.unknown"]),
@@ -88,7 +88,7 @@ fn dialect_types(event: &Event, email_event: Option<&EmailEvent>) -> &'static [&
     match event.event.kind {
         EventKind::EmailAccepted if event.event.data["state"] == EmailState::Scheduled.as_str() => &["email.scheduled"],
         // Resend sends one `email.sent` per email.
-        EventKind::EmailSent if is_first_sent(event) => &["email.sent"],
+        EventKind::EmailSent | EventKind::EmailResolved if is_first_sent(event) => &["email.sent"],
         EventKind::EmailDelivered => &["email.delivered"],
         EventKind::EmailDeferred | EventKind::EmailUnknown => &["email.delivery_delayed"],
         EventKind::EmailComplained => &["email.complained"],
@@ -116,14 +116,19 @@ pub(crate) fn format_event(context: &NoticeContext<'_>) -> Option<FormattedEvent
 }
 
 /// Whether this is the first event that says that an email was sent. An email with several recipients has one such
-/// event for each part that the next hop took.
+/// event for each part that the next hop took. If a person knew of every part, it is the event of the resolution.
 pub(crate) fn is_first_sent(event: &Event) -> bool {
-    event.event.data.get("sent_before").is_none()
+    let data = &event.event.data;
+    if event.event.kind == EventKind::EmailResolved {
+        data.get("first_sent").is_some()
+    } else {
+        data.get("sent_before").is_none()
+    }
 }
 
 /// The recipients that an event concerns: those of its handoff, or all `to` recipients if it concerns the whole email.
 pub(crate) fn affected_recipients(email_event: &EmailEvent, event: &Event) -> Vec<String> {
-    if event.event.kind == EventKind::EmailSent {
+    if matches!(event.event.kind, EventKind::EmailSent | EventKind::EmailResolved) {
         return email_event.email.head.to.clone();
     }
     let number = event.event.data["handoff"].as_u64();
@@ -221,6 +226,7 @@ mod tests {
                 assert!(EventKind::parse(kind).is_some(), "{kind}");
             }
         }
+        assert_eq!(native_types(&["email.sent".into()]), ["email.resolved", "email.sent"]);
         assert_eq!(native_types(&["email.received".into(), "inbox.email.received".into()]), ["message.received"]);
         assert!(native_types(&["contact.created".into()]).is_empty() && !is_type("email.eaten"));
     }

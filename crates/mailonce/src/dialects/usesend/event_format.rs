@@ -29,7 +29,7 @@ fn type_and_status(event: &Event) -> Option<(&'static str, &'static str)> {
         EventKind::EmailAccepted if scheduled => None,
         EventKind::EmailAccepted | EventKind::EmailHeld => Some(("email.queued", "QUEUED")),
         // useSend sends one `email.sent` per email.
-        EventKind::EmailSent if is_first_sent(event) => Some(("email.sent", "SENT")),
+        EventKind::EmailSent | EventKind::EmailResolved if is_first_sent(event) => Some(("email.sent", "SENT")),
         EventKind::EmailDelivered => Some(("email.delivered", "DELIVERED")),
         EventKind::EmailBounced => Some(("email.bounced", "BOUNCED")),
         EventKind::EmailComplained => Some(("email.complained", "COMPLAINED")),

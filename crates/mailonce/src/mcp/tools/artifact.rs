@@ -6,7 +6,7 @@ use mailonce_core::{
     inbox::artifact::{Artifact, ArtifactKind},
     problem::{Code, Problem},
 };
-use mailonce_engine::inbox::{artifacts::ArtifactQuery, implicit_watch::TakeRequest};
+use mailonce_engine::inbox::{artifacts::ArtifactQuery, take::TakeRequest};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -55,8 +55,8 @@ pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> T
         let inbox = find_inbox(ctx, args.inbox.as_deref()).await?;
         let query = ArtifactQuery { kind, from: args.from, subject: args.subject };
         let timeout = parse_wait(args.timeout_s)?;
-        let request = TakeRequest { query, purpose: args.purpose, timeout };
-        match Box::pin(engine.inboxes.take_new_artifact(ctx.caller, inbox.id, &request, None)).await {
+        let request = TakeRequest { query, purpose: args.purpose, watch: None, timeout };
+        match Box::pin(engine.inboxes.take_artifact(ctx.caller, inbox.id, &request, None)).await {
             // What another `for` took was never this caller's: its own may be on the way.
             Err(problem) if matches!(problem.code, Code::NotFound | Code::AlreadyConsumed) => {
                 return Ok(nothing_found(kind, &problem));

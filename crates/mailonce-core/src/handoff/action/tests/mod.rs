@@ -491,6 +491,37 @@ fn one_sent_event_of_an_email_is_the_first_also_if_a_part_was_proven_otherwise()
 }
 
 #[test]
+fn a_persons_word_is_the_first_sent_event_of_an_email_that_has_no_other() {
+    let unknown = |parts: u16| {
+        let mut email = email(usize::from(parts));
+        for number in 0..parts {
+            assert!(email.lease_handoff(number, NODE, T0));
+            let fence = email.handoffs[usize::from(number)].fence;
+            let lease = LeaseRef { number, fence, ..hold(&email) };
+            let mark = HandoffAction::Mark { lease: lease.clone(), frozen_bytes: None, contacts: Vec::new() };
+            assert_eq!(email.apply_action(&mark, T0).status, HandoffActionStatus::Done);
+            drop(email.apply_action(&settle(lease, Some(1), ReplyMeaning::Unknown), T0));
+        }
+        email
+    };
+    // One part, and two that are resolved at once: only the last event says so.
+    for parts in [1, 2] {
+        let mut email = unknown(parts);
+        let effects = email.apply_action(&resolve(&email, Resolution::Sent), T0);
+        let marks: Vec<bool> = effects.events.iter().map(|event| event.data.get("first_sent").is_some()).collect();
+        assert_eq!(marks, if parts == 1 { vec![true] } else { vec![false, true] });
+        // A later proof that contradicts nothing is no second one.
+        let effects = email.apply_action(&evidence_action(EvidenceFinding::Accepted), T0);
+        assert!(effects.events.is_empty());
+    }
+    for choice in [Resolution::Abandon, Resolution::Resend] {
+        let mut email = unknown(1);
+        let effects = email.apply_action(&resolve(&email, choice), T0);
+        assert!(effects.events.iter().all(|event| event.data.get("first_sent").is_none()), "{}", choice.as_str());
+    }
+}
+
+#[test]
 fn a_puzzling_handoff_is_left_to_a_person() {
     let mut email = answered(ReplyMeaning::Mismatch);
     let repeat = HandoffAction::RetryInWindow { number: 0, holder: NODE, account: "A".into() };

@@ -61,6 +61,19 @@ pub(super) async fn emails_with_other_numbers_words_people_or_teams_are_not_look
     assert_eq!(plain.state(), EmailState::Queued, "an email that is not compared is sent");
 }
 
+pub(super) async fn another_spelling_of_an_intent_is_held(store: TestStore) {
+    let email = |entity: &str, to: &[&str], text: &str| intent_email(entity, to).text(text).compared();
+    assert!(!is_held(&store, &email("order_4821", &[A], "your order has shipped"), T0).await);
+
+    let last = T0.plus(COMPARE_WINDOW_MS - 1);
+    assert!(is_held(&store, &email("ORDER-4821", &[A], "what you bought is on its way to you"), last).await);
+
+    assert!(!is_held(&store, &email("order_4822", &[A], "thank you for waiting so patiently"), last).await);
+    assert!(!is_held(&store, &email("Order_4821", &[B], "what you bought is on its way to you"), last).await);
+    let plain = accept_first(&store, &intent_email("order 4821", &[A]).text("we sent it this morning"), last).await;
+    assert_eq!(plain.state(), EmailState::Queued, "an email that is not compared is sent");
+}
+
 /// An email without a key that is answered with an identical one of the last ten minutes.
 fn repeatable_email(text: &str) -> EmailFixture {
     keyless_email().text(text).identical_within(COMPARE_WINDOW_MS)

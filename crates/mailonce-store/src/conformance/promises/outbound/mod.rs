@@ -329,6 +329,8 @@ promises! {
         a_look_alike_is_held,
         /// Emails with other numbers, words, people or teams are not look-alikes.
         emails_with_other_numbers_words_people_or_teams_are_not_look_alikes,
+        /// An email of the same intent in another spelling is held, whatever it says; one of another intent is not.
+        another_spelling_of_an_intent_is_held,
         /// Emails are compared only within the time window, swept or not.
         nothing_is_a_look_alike_after_the_window,
         /// An email that certainly was not sent has no look-alikes; one that may have been sent has.
