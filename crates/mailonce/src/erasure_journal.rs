@@ -14,6 +14,8 @@ use std::{
 };
 use tokio::sync::watch;
 
+use crate::private_file;
+
 /// The name of the file.
 pub(crate) const JOURNAL_FILE: &str = "erasures.json";
 /// How often the journal is compared with the number of requests, and after how many of these times it is written
@@ -44,6 +46,8 @@ pub(crate) fn add(data: &Path, entries: Vec<JournalEntry>) -> anyhow::Result<()>
     if merged == known {
         return Ok(());
     }
+    // A node on PostgreSQL may have had nothing to keep until now.
+    private_file::create_dir(data).with_context(|| format!("creating {}", data.display()))?;
     let fresh = data.join(format!("{JOURNAL_FILE}.new"));
     let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
     file.write_all(&serde_json::to_vec(&merged)?)?;
@@ -63,12 +67,8 @@ pub(crate) async fn apply(engine: &Engine, data: &Path) -> anyhow::Result<()> {
 
 /// Keeps the journal up to date until `stop` changes.
 pub(crate) async fn keep(engine: Arc<Engine>, data: PathBuf, mut stop: watch::Receiver<bool>) {
-    // With PostgreSQL there may be no data directory.
-    if !data.is_dir() {
-        return;
-    }
     let mut checks = tokio::time::interval(CHECK_INTERVAL);
-    let (mut written, mut count) = (None, 0);
+    let (mut written, mut count, mut has_failed) = (None, 0, false);
     while !*stop.borrow() {
         tokio::select! {
             _ = stop.changed() => continue,
@@ -80,8 +80,14 @@ pub(crate) async fn keep(engine: Arc<Engine>, data: PathBuf, mut stop: watch::Re
         }
         let entries = engine.control.erasure_journal().await.map_err(anyhow::Error::from);
         match entries.and_then(|entries| add(&data, entries)) {
-            Ok(()) => written = Some(requests),
-            Err(error) => tracing::warn!("cannot write the journal of erasures: {error:#}"),
+            Ok(()) => (written, has_failed) = (Some(requests), false),
+            Err(error) => {
+                if !has_failed || count % CHECKS_PER_WRITE == 0 {
+                    let data = data.display();
+                    tracing::warn!("cannot write the journal of erasures into the data directory {data}: {error:#}");
+                }
+                has_failed = true;
+            }
         }
     }
 }

@@ -2902,7 +2902,8 @@ export interface components {
             state: "in_force" | "releasing";
             /**
              * Format: int64
-             * @description In lists: how many handoffs are due and wait for it. At most 100,000 are counted.
+             * @description In lists: how many handoffs are due and wait for it, up to 100,000. Keys without the scope `operator` see only
+             *     those of their team counted.
              */
             waiting?: number | null;
         };

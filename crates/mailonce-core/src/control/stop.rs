@@ -96,6 +96,14 @@ impl StopScope {
         }
     }
 
+    /// The transport whose handoffs alone it covers, by name.
+    pub fn transport(&self) -> Option<&str> {
+        match self {
+            Self::Transport(name) => Some(name),
+            Self::Installation | Self::Team(_) | Self::Inbox { .. } | Self::ApiKey { .. } => None,
+        }
+    }
+
     /// Its kind.
     pub fn kind(&self) -> StopKind {
         match self {
@@ -249,6 +257,17 @@ impl Stop {
     /// Whether it keeps email from leaving. A stop whose email is being released no longer does.
     pub fn is_in_force(&self) -> bool {
         self.release.is_none()
+    }
+
+    /// Whether workers lease nothing at all from the queue of its transport, or from any queue if it covers the
+    /// installation. Handoffs that become due there wait without being parked.
+    pub fn closes_queues(&self) -> bool {
+        self.is_in_force() && self.scope.team().is_none()
+    }
+
+    /// The same, for the queue of one transport.
+    pub fn closes_queue_of(&self, transport: &str) -> bool {
+        self.closes_queues() && self.scope.transport().is_none_or(|name| name == transport)
     }
 
     /// Whether a new stop of the same scope replaces this one: it has another mode, or somebody takes over the stop of

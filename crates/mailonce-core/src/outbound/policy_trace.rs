@@ -154,15 +154,18 @@ impl PolicyTrace {
     pub fn complete(&self, shows_rules: bool) -> Vec<PolicyStep> {
         let mut steps = Vec::with_capacity(self.0.len() + CHECKS.len());
         for kind in PolicyKind::ALL {
-            let has_step = |name: &str| self.0.iter().any(|step| step.kind == *kind && step.name == name);
-            let passed = CHECKS.iter().filter(|(of, name, _)| of == kind && !has_step(name));
+            let of_kind = || self.0.iter().filter(|step| step.kind == *kind);
+            let has_step = |name: &str| of_kind().any(|step| step.name == name);
+            // The guards of a reply are asked before those that every email goes through.
+            let is_refused = of_kind().any(|step| step.verdict == PolicyVerdict::Refuse);
+            let passed = CHECKS.iter().filter(|(of, name, _)| of == kind && !is_refused && !has_step(name));
             steps.extend(passed.map(|(kind, name, why)| PolicyStep::new(*kind, name, PolicyVerdict::Pass, *why)));
             let is_shown = |step: &&PolicyStep| {
                 let is_silent = matches!(step.verdict, PolicyVerdict::Pass | PolicyVerdict::Observe);
-                step.kind == *kind && (shows_rules || step.kind != PolicyKind::Rule || !is_silent)
+                shows_rules || step.kind != PolicyKind::Rule || !is_silent
             };
-            steps.extend(self.0.iter().filter(is_shown).cloned());
-            if steps.iter().any(|step| step.verdict == PolicyVerdict::Refuse) {
+            steps.extend(of_kind().filter(is_shown).cloned());
+            if is_refused {
                 break;
             }
         }
@@ -202,6 +205,14 @@ mod tests {
         trace.record(PolicyStep::new(PolicyKind::Suppression, "suppressions", PolicyVerdict::Refuse, "bounced"));
         let names: Vec<_> = names(&trace).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["sender", "stops", "suppressions"]);
+    }
+
+    #[test]
+    fn a_refusal_by_a_guard_of_replies_shows_no_pass_of_later_guards() {
+        let mut trace = PolicyTrace::default();
+        trace.record(PolicyStep::new(PolicyKind::Guard, "leased", PolicyVerdict::Refuse, "another agent replies"));
+        let names: Vec<_> = names(&trace).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["sender", "stops", "suppressions", "lists", "leased"]);
     }
 
     #[test]

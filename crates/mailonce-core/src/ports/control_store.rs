@@ -34,8 +34,9 @@ pub trait ControlStore: Send + Sync + 'static {
     async fn stops(&self, team: Option<TeamId>) -> Result<Vec<Stop>>;
     /// How many stops are in force, by the kind of their scope, over all teams.
     async fn stop_counts(&self) -> Result<BTreeMap<StopKind, u64>>;
-    /// How many handoffs each of these stops has parked. Counts at most `max` of a stop.
-    async fn parked_counts(&self, stops: Vec<StopId>, max: usize) -> Result<Vec<u64>>;
+    /// How many handoffs of a team, or with `None` of all teams, wait for each of these stops: those that it parked, and
+    /// those that are due in the queues that it closes. Counts at most `max` for a stop.
+    async fn waiting_counts(&self, stops: Vec<Stop>, team: Option<TeamId>, max: usize, now: Time) -> Result<Vec<u64>>;
     /// Ends a stop: its email is released, at most `rate_per_s` handoffs per second. `None` when there is no such stop.
     /// Ending it twice changes only the rate.
     async fn end_stop(

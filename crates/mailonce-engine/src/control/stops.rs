@@ -220,10 +220,13 @@ impl StopControl {
         self.visible_stops(caller).await
     }
 
-    /// How much email waits for each of these stops: handoffs that are due, counted up to [`MAX_WAITING`].
-    pub async fn waiting(&self, stops: &[Stop]) -> Result<Vec<u64>, Problem> {
-        let ids = stops.iter().map(|stop| stop.id).collect();
-        self.ctx.store.parked_counts(ids, MAX_WAITING).await.map_err(unavailable)
+    /// How much email waits for each of these stops: handoffs that are due, counted up to [`MAX_WAITING`]. Only
+    /// operators see the email of other teams counted.
+    pub async fn waiting(&self, caller: &Caller, stops: &[Stop]) -> Result<Vec<u64>, Problem> {
+        let is_operator = caller.require_scope(ApiKeyScope::Operator).is_ok();
+        let team = (!is_operator).then_some(caller.team.id);
+        let counts = self.ctx.store.waiting_counts(stops.to_vec(), team, MAX_WAITING, self.ctx.now()).await;
+        counts.map_err(unavailable)
     }
 
     /// How many stops are in force, over all teams.
@@ -308,13 +311,8 @@ impl StopControl {
     /// Whether everything that this transport hands on is stopped. Its worker then leases nothing. When the store does
     /// not answer this returns false, because the marker is checked anyway.
     pub(crate) async fn is_transport_stopped(&self, transport: &str) -> bool {
-        let covers = |stop: &Stop| match &stop.scope {
-            StopScope::Installation => true,
-            StopScope::Transport(name) => name == transport,
-            StopScope::Team(_) | StopScope::Inbox { .. } | StopScope::ApiKey { .. } => false,
-        };
         let stops = self.cached_stops(None).await;
-        stops.is_ok_and(|stops| stops.0.iter().any(|stop| stop.is_in_force() && covers(stop)))
+        stops.is_ok_and(|stops| stops.0.iter().any(|stop| stop.closes_queue_of(transport)))
     }
 
     /// The stops of the installation and of transports, and those of a team.

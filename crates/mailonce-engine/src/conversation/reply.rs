@@ -2,6 +2,7 @@
 
 use crate::{
     access::caller::Caller,
+    control::policy_trace::trace_refusal,
     conversation::Conversations,
     inbox::reply_recipients::{ReplyRecipients, addressees, sanitize_line, sanitize_name},
     outbound::{
@@ -33,7 +34,7 @@ use mailonce_core::{
         content::{EmailContent, RawAttachment, RawContent},
         digest::DigestField,
         email::{Email, Guard},
-        policy_trace::PolicyTrace,
+        policy_trace::{PolicyKind, PolicyTrace},
         suppressed_call::SuppressedReason,
         template::TemplateUse,
     },
@@ -478,7 +479,9 @@ impl Conversations {
                 if matches!(guard, Guard::Itself | Guard::Automatic) {
                     self.escalate_loop(caller, &message).await;
                 }
-                Err(guard_problem(guard, newer, &message, &thread, now))
+                let problem = guard_problem(guard, newer, &message, &thread, now);
+                let refused = trace_refusal(&mut trace, PolicyKind::Guard, guard.as_str(), Err(problem));
+                refused.map_err(|problem| with_policy(caller, &keyed, problem, &trace))
             }
             ReplyResult::OverBudget(exceeded) => {
                 let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;

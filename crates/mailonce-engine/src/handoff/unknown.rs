@@ -117,9 +117,13 @@ impl Handoffs {
                 if can_look_up && self.look_up_outcome(&route, &email, number).await {
                     return;
                 }
-                self.call_until_final(email.team, email.id, HandoffAction::ResendByPolicy { number }).await;
-                self.ctx.metrics.record_resolved("policy");
-                self.ctx.transports.wake_all();
+                let resend = HandoffAction::ResendByPolicy { number };
+                // Under a stop it is tried again later, and evidence may have settled the outcome meanwhile.
+                if let Some((HandoffActionStatus::Done, _)) = self.apply_until_final(email.team, email.id, resend).await
+                {
+                    self.ctx.metrics.record_resolved("policy");
+                    self.ctx.transports.wake_all();
+                }
             }
             RecoveryAction::Wait(next) => self.postpone_unknown(&email, number, None, next).await,
         }

@@ -342,18 +342,30 @@ impl Handoffs {
         self.call_until_final(context.email.team, context.email.id, action).await;
     }
 
-    /// Applies an action, with retries for as long as the process lives. `None` when the email is gone or the store
-    /// has failed.
+    /// Applies an action, and returns the email that it leaves behind. See [`Self::apply_until_final`].
     pub(crate) async fn call_until_final(
         &self,
         team: mailonce_core::id::TeamId,
         id: EmailId,
         action: HandoffAction,
     ) -> Option<Email> {
+        self.apply_until_final(team, id, action).await.map(|(_, email)| email)
+    }
+
+    /// Applies an action, with retries for as long as the process lives, and returns what came of it. `None` when the
+    /// email is gone or the store has failed.
+    pub(crate) async fn apply_until_final(
+        &self,
+        team: mailonce_core::id::TeamId,
+        id: EmailId,
+        action: HandoffAction,
+    ) -> Option<(HandoffActionStatus, Email)> {
         let mut delay = Duration::from_millis(20);
         loop {
             match self.ctx.store.apply_action(team, id, action.clone(), None, self.ctx.now()).await {
-                Ok(IdempotentResult::Done(HandoffActionResult::Applied(_, email))) => return Some(email),
+                Ok(IdempotentResult::Done(HandoffActionResult::Applied(status, email))) => {
+                    return Some((status, email));
+                }
                 Ok(_) => return None,
                 Err(error) => {
                     tracing::warn!(%error, "cannot record the outcome of a handoff; retrying");

@@ -102,16 +102,22 @@ impl Search {
         Ok(())
     }
 
-    /// Indexes some mail of the teams that are behind. Returns whether there may be more.
+    /// Indexes some mail of the teams that are behind. Returns whether there may be more, or the last error after the
+    /// other teams had their turn.
     async fn index_round(&self, stop: &watch::Receiver<bool>) -> Result<bool, StoreError> {
         let backlog = self.ctx.store.search_backlog(TEAMS_PER_ROUND).await?;
+        // A team whose mail cannot be indexed must not keep the others waiting.
+        let mut failed = None;
         for behind in &backlog {
             if *stop.borrow() {
                 return Ok(false);
             }
-            self.index_team(*behind).await?;
+            if let Err(error) = self.index_team(*behind).await {
+                tracing::warn!(team = %behind.team, %error, "cannot index the mail of a team for search");
+                failed = Some(error);
+            }
         }
-        Ok(!backlog.is_empty())
+        failed.map_or(Ok(!backlog.is_empty()), Err)
     }
 
     /// Indexes the next events of a team.

@@ -1,18 +1,23 @@
 //! Unknown outcomes stay at their transport: a refused repeat causes no failure, no failover and no duplicate.
 
 use mailonce_core::{
+    control::stop::{StopMode, StopScope},
     id::EmailId,
     outbound::email::{EmailState, OnUnknown},
 };
+use mailonce_engine::control::stops::NewStop;
 use mailonce_sim::sink::{
     http::{ScriptedResponse, Vendor, VendorError},
     smtp,
 };
 use mailonce_transport::http::HttpTransportConfig;
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use crate::{
-    engine_fixture::{EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine},
+    engine_fixture::{EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine, WAIT_TIMEOUT},
     hop_faults::HopFault,
     next_hop::{HopKind, HopSink, TestHop, provider_setting, provider_transport},
 };
@@ -211,6 +216,37 @@ async fn the_resend_policy_resends_once() {
         assert_eq!((hop.accepted_mail().len(), email.state()), (2, EmailState::Unknown));
         assert!(email.handoffs[0].progress.may_duplicate);
         assert_eq!(hop.accepted_mail()[0], hop.accepted_mail()[1], "the copies differ");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resend_that_a_stop_delays_resolves_nothing() {
+    for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
+        let (store, clock) = (EngineStore::new(kind), ManualClock::new());
+        let hop = HopKind::Relay.open("out", &clock).await;
+        HopFault::AcceptThenDrop.inject(&hop);
+        let world = TestEngine::start(&store, vec![Arc::clone(&hop.transport)], &["out"], clock).await;
+        let id = world.send_sample("order-1", None, OnUnknown::Resend).await;
+        world.wait_for_attempts(id, 1).await;
+        let (stops, scope) = (&world.engine.control.stops, StopScope::Team(world.caller.team.id));
+        let new = NewStop { scope, mode: StopMode::Wait, reason: None };
+        let stop = stops.create_stop(&world.caller, new, None).await.unwrap().value;
+
+        let resolved = "mailonce_handoff_resolved_total{by=\"policy\"}";
+        // Each minute the policy tries again, and each round begins after the one before it has ended.
+        world.advance(&[id], &[11 * MINUTE, MINUTE, MINUTE]).await;
+        assert_eq!(world.state(id).await, EmailState::Unknown);
+        let metrics = world.engine.render_metrics("").await;
+        assert!(!metrics.contains(resolved), "{metrics}");
+
+        stops.end_stop(&world.caller, stop.id, None).await.unwrap();
+        world.clock.advance(MINUTE);
+        world.wait_for_attempts(id, 2).await;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
+        while !world.engine.render_metrics("").await.contains(&format!("{resolved} 1\n")) {
+            assert!(Instant::now() < deadline, "the resend was not counted");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 }
 

@@ -192,10 +192,12 @@ async fn export(out: &Printer, args: ExportArgs) -> anyhow::Result<ExitCode> {
             }
             out.print_line(&entry.to_string());
         }
-        match next_cursor(&page) {
-            Some(next) => after = next,
-            None => return Ok(ExitCode::SUCCESS),
-        }
+        let Some(next) = next_cursor(&page) else {
+            // Without this line a verification could not tell a whole export from one that was cut.
+            out.print_line(&json!({ "team": page["team"], "head": page["head"] }).to_string());
+            return Ok(ExitCode::SUCCESS);
+        };
+        after = next;
     }
 }
 
@@ -231,6 +233,8 @@ struct Verification {
     /// What is wrong.
     fault: Option<String>,
     entries: u64,
+    /// Whether the last line of an export was the head of the log.
+    is_complete: bool,
 }
 
 impl Verification {
@@ -239,7 +243,8 @@ impl Verification {
             let wrong = || UsageError(format!("--head {text} is not a hash of 64 hexadecimal digits"));
             parse_hash(text).map(|hash| (hash, None)).ok_or_else(wrong)
         };
-        Ok(Self { verifier: None, noted: noted.map(parse).transpose()?, fault: None, entries: 0 })
+        let noted = noted.map(parse).transpose()?;
+        Ok(Self { verifier: None, noted, fault: None, entries: 0, is_complete: false })
     }
 
     /// Begins after this place.
@@ -282,6 +287,21 @@ impl Verification {
         self.fault = verifier.check(&parsed, hash).err().map(|fault| fault.to_string());
         self.entries += 1;
         self.look_for_noted(ChainLink { seq, hash });
+    }
+
+    /// Checks a line of an export: an entry, or the head of the log, with which every export ends.
+    fn check_line(&mut self, line: &Value) {
+        let Some(head) = line.get("head") else {
+            self.is_complete = false;
+            return self.check(line, &line["team"]);
+        };
+        match parse_link(head) {
+            // The export of a log without newer entries.
+            Some(head) if self.verifier.is_none() => self.begin(head),
+            Some(head) => self.finish(head),
+            None => self.fault = self.fault.take().or_else(|| Some("the head of the log is damaged".to_owned())),
+        }
+        self.is_complete = true;
     }
 
     /// Checks the end of the chain.
@@ -361,15 +381,16 @@ fn verify_file(verification: &mut Verification, file: &PathBuf) -> anyhow::Resul
     for (number, line) in (1_u64..).zip(open().with_context(|| name.clone())?.lines()) {
         let line = line.with_context(|| name.clone())?;
         match serde_json::from_str::<Value>(&line) {
-            Ok(entry) => verification.check(&entry, &entry["team"]),
+            Ok(line) => verification.check_line(&line),
             Err(error) => {
                 let fault = format!("line {number} is not JSON: {error}");
                 verification.fault.get_or_insert(fault);
             }
         }
     }
-    if verification.verifier.is_none() {
-        verification.fault.get_or_insert_with(|| "the file has no entry".to_owned());
+    if !verification.is_complete {
+        let fault = "the file does not end with the head of the log: its end is missing";
+        verification.fault.get_or_insert_with(|| fault.to_owned());
     }
     Ok(())
 }

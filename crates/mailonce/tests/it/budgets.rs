@@ -242,6 +242,29 @@ mod holds {
     }
 
     over_every_engine! {
+        async fn replies_and_tools_show_the_tightest_budget(world) {
+            let world = world.with_inbox_domain().await;
+            let inbox = world.create_inbox("a").await;
+            world.post("/v1/budgets", &holding_budget("mails", "day", 9)).await.expect_status(201);
+            let month = world.post("/v1/budgets", &holding_budget("mails", "month", 5)).await.expect_status(201);
+            let month = month.string_field("id");
+            let room = |body: &Value| (body["tightest_budget"]["id"].clone(), body["tightest_budget"]["remaining"].clone());
+            let raw = "From: ann@x.test\nMessage-ID: <1@x>\nSubject: a question\n\nhello\n";
+            world.receive_mail(&["a@agents.test"], raw).await;
+            let message = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.expect_status(200).ids().remove(0);
+            let path = format!("/v1/messages/{message}/reply");
+            let replied = world.post(&path, &json!({ "text": "an answer" })).await.expect_status(202);
+            assert_eq!(room(&replied.body), (json!(month), json!(4)), "{}", replied.text);
+
+            let arguments = json!({ "inbox": "a@agents.test", "to": "bob@x.test", "subject": "News", "text": "It is done.",
+                "type": "news", "entity": "n1" });
+            let params = json!({ "name": "send_email", "arguments": arguments });
+            let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+            let call = post("/mcp").header("mcp-protocol-version", "2025-11-25").json(&call);
+            let sent = world.call(call).await.expect_status(200);
+            assert_eq!(room(&sent["result"]["structuredContent"]), (json!(month), json!(3)), "{}", sent.text);
+        }
+
         async fn mail_beyond_the_limit_is_held_and_leaves_by_itself_when_there_is_room(world) {
             let budget = world.post("/v1/budgets", &holding_budget("mails", "day", 1)).await.expect_status(201).string_field("id");
             let first = world.send("1", &mail()).await.expect_status(202);

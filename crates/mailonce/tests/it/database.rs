@@ -20,11 +20,21 @@ impl TempDatabase {
 
     /// Creates one on another server, by the URL of its superuser.
     pub(crate) async fn create_on(admin: String) -> Self {
+        Self::create_from(admin, "template1").await
+    }
+
+    /// Copies this database, as a restore of its dump would. Nobody else may be connected to it.
+    pub(crate) async fn copy(&self) -> Self {
+        Self::create_from(self.admin_url.clone(), &self.name).await
+    }
+
+    async fn create_from(admin: String, template: &str) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("mailonce_it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let base = admin.rsplit_once('/').expect("the URL ends with the name of a database").0;
         let url = format!("{base}/{name}");
-        connect_client(&admin).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+        let create = format!("CREATE DATABASE {name} TEMPLATE {template}");
+        connect_client(&admin).await.batch_execute(&create).await.unwrap();
         Self { admin_url: admin, name, url }
     }
 }

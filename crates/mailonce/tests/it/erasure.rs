@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 use crate::{
-    binary::CliFixture,
+    binary::{CliFixture, SpawnedServer},
     call::{delete, get, patch, post},
-    database::connect_client,
+    database::{TempDatabase, connect_client},
     receiver::{ScriptedReceiver, respond_with},
     talk::{TestMail, str_field},
     world::{HOUR, World, incoming_mail, mail_with},
@@ -379,6 +379,19 @@ over_every_engine! {
         assert_eq!(world.email(&new.string_field("id")).await["to"], json!([ADDRESS]), "mail from later is new data");
     }
 
+    async fn an_erased_contact_stays_known(world) {
+        let world = with_everything(world).await;
+        let budget = json!({ "name": "first contacts", "scope": { "team": true }, "measure": "new_recipients", "per": "day", "limit": 1 });
+        world.post("/v1/budgets", &budget).await.expect_status(201);
+        world.send(KEY, &mail_to_zoe(json!({}))).await.expect_status(202);
+        world.hand_off_due().await;
+        let erasure = erase(&world, ADDRESS).await;
+        assert_eq!(run(&world, &erasure).await["state"], "done");
+
+        world.send("stranger", &mail_with(json!({ "to": ["new@person.test"] }))).await.expect_problem(429, "quota_exceeded");
+        world.send("again", &mail_to_zoe(json!({}))).await.expect_status(202);
+    }
+
     async fn a_suppressed_person_is_not_mailed_after_the_erasure(world) {
         let world = with_everything(world).await;
         world.post("/v1/suppressions", &json!({ "address": ADDRESS })).await.expect_status(201);
@@ -675,6 +688,60 @@ over_every_engine! {
         world.receive_message(later).await;
         assert_eq!(world.get("/v1/threads").await.expect_status(200).rows().len(), 1);
     }
+}
+
+#[tokio::test]
+async fn a_node_on_postgresql_keeps_the_journal_of_erasures() {
+    let (cli, database) = (CliFixture::new(), TempDatabase::create().await);
+    std::fs::write(cli.path().join("mailonce.toml"), "[defaults]\nverify_domains = false\n").unwrap();
+    let store = [("MAILONCE_STORE", database.url.as_str())];
+    let key =
+        cli.run_with_env(&["api-keys", "create", "--name", "ops", "--scope", "send", "--scope", "admin"], &store).await;
+    let key = str_field(&key.expect_exit(0).json(), "api_key").to_owned();
+    let server = start_serve(&cli, &database).await;
+    let run = async |server: &SpawnedServer, args: &[&str]| {
+        let env = [("MAILONCE_URL", server.url.as_str()), ("MAILONCE_API_KEY", key.as_str())];
+        cli.run_with_env(args, &env).await.expect_exit(0).json()
+    };
+    let send = ["send", "--from", "a@x.test", "--to", ADDRESS, "--subject", SUBJECT, "--text", TEXT, "--key", "1"];
+    run(&server, &send).await;
+    server.terminate().await;
+    assert!(!cli.data_dir().exists(), "without erasures there is nothing to keep");
+    let copy = database.copy().await;
+
+    let server = start_serve(&cli, &database).await;
+    run(&server, &["erase", ADDRESS, "--reason", "asked by mail"]).await;
+    let journal = cli.data_dir().join("erasures.json");
+    for _ in 0..600 {
+        if journal.exists() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(!std::fs::read_to_string(&journal).unwrap().contains("person.test"), "the journal has aliases only");
+    server.terminate().await;
+
+    let server = start_serve(&cli, &copy).await;
+    let mut erasures = run(&server, &["erasures", "list"]).await;
+    for _ in 0..600 {
+        if erasures["data"][0]["state"] == "done" {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        erasures = run(&server, &["erasures", "list"]).await;
+    }
+    assert_eq!(erasures["data"][0]["counts"]["emails"], 1, "the copy is from before the erasure: {erasures}");
+    server.terminate().await;
+}
+
+/// Starts `serve` on a database.
+async fn start_serve(cli: &CliFixture, database: &TempDatabase) -> SpawnedServer {
+    let args = ["serve", "--http", "127.0.0.1:0", "--store", &database.url];
+    let mut server = SpawnedServer::spawn(&mut cli.command(&args));
+    let log = server.read_stderr_until("serving").await;
+    let line: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    server.url = format!("http://{}", str_field(&line["fields"], "http"));
+    server
 }
 
 async fn wait_until_done(cli: &CliFixture, data: &[&str]) -> Value {

@@ -121,6 +121,37 @@ over_every_engine! {
         assert_eq!(findings(&refused["policy"]), ["rule no gifts refuse"]);
     }
 
+    async fn a_reply_that_its_guards_refuse_shows_its_trace_when_asked(world) {
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let from_ann = "From: ann@x.test\nMessage-ID: <1@x>\nSubject: a question\n\nhello\n";
+        let newer = "From: ann@x.test\nMessage-ID: <2@x>\nIn-Reply-To: <1@x>\nSubject: Re: a question\n\nhello?\n";
+        let automatic = "From: bob@x.test\nMessage-ID: <3@x>\nAuto-Submitted: auto-replied\nSubject: away\n\nlater\n";
+        let own = "From: a@agents.test\nMessage-ID: <4@x>\nSubject: mine\n\nhello\n";
+        for raw in [from_ann, newer, automatic, own] {
+            world.receive_mail(&["a@agents.test"], raw).await;
+        }
+        let messages = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.expect_status(200).rows();
+        let by_subject = |subject: &str| messages.iter().find(|message| message["subject"] == subject).unwrap();
+        let reply = async |subject: &str| {
+            let path = format!("/v1/messages/{}/reply", by_subject(subject)["id"].as_str().unwrap());
+            world.call(post(&path).header("prefer", "policy-trace").json(&json!({ "text": "x" }))).await
+        };
+        for (subject, status, guard) in
+            [("a question", 409, "newer_message"), ("away", 422, "automatic"), ("mine", 422, "self")]
+        {
+            let refused = reply(subject).await.expect_problem(status, guard);
+            assert_eq!(findings(&refused["policy"]), [format!("guard {guard} refuse")]);
+            assert_eq!(names(&refused["policy"]).last(), Some(&guard), "nothing is asked after a refusal");
+        }
+        let thread = by_subject("Re: a question")["thread_id"].as_str().unwrap();
+        world.post(&format!("/v1/threads/{thread}/lease"), &json!({ "holder": "other" })).await.expect_status(201);
+        let refused = reply("Re: a question").await.expect_problem(409, "leased");
+        assert_eq!(findings(&refused["policy"]), ["guard leased refuse"]);
+        let steps = refused["policy"].as_array().unwrap();
+        assert_eq!(steps.last().unwrap()["why"], refused["detail"]);
+    }
+
     async fn a_simulated_send_says_what_would_happen_and_writes_nothing(world) {
         world.post("/v1/rules", &rule("no gifts", "gift", "block", "enforce")).await.expect_status(201);
         world.post("/v1/rules", &rule("offers", "offer", "approve", "enforce")).await.expect_status(201);

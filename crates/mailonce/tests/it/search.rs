@@ -6,7 +6,8 @@ use url::form_urlencoded::byte_serialize;
 
 use crate::{
     binary::{CliFixture, send_args},
-    call::{TestResponse, delete, get},
+    call::{TestResponse, delete, get, post},
+    database::connect_client,
     world::{DAY, World, mail, mail_with},
 };
 
@@ -244,4 +245,29 @@ async fn a_killed_server_catches_up() {
     wait_for_hits(&server, "parcel", 2).await;
     let found = home.run(&["search", "parcel -first", "--in", "emails"]).await.expect_exit(0);
     assert_eq!(found.json()["data"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_team_whose_mail_cannot_be_indexed_delays_no_other_team() {
+    let world = World::postgres().await;
+    send(&world, "k", &mail()).await;
+    for team in ["second", "third"] {
+        let key = world.create_team(team).await;
+        world.call(post("/v1/emails").key("k").bearer(&key).json(&mail())).await.expect_status(202);
+    }
+    let store = world.engine.ctx.store();
+    for team in store.teams().await.unwrap() {
+        // Events are numbered before they are read.
+        store.events(team.id, 0, 1).await.unwrap();
+    }
+    let behind = store.search_backlog(10).await.unwrap();
+    assert_eq!(behind.len(), 3);
+    let database = connect_client(world.database_url().unwrap()).await;
+    let damage = format!("UPDATE mailonce.emails SET head = 'damaged' WHERE team = '{}'", behind[0].team);
+    assert_eq!(database.execute(&damage, &[]).await.unwrap(), 1);
+
+    world.engine.search.index_all().await.unwrap_err();
+
+    let left = store.search_backlog(10).await.unwrap();
+    assert_eq!(left, behind[..1], "the teams after the damaged one are indexed in the same round");
 }

@@ -114,6 +114,23 @@ over_memory_and_sqlite! {
         assert!(metrics.contains("mailonce_stops{scope=\"team\"} 1"), "{metrics}");
     }
 
+    async fn email_under_a_pause_is_counted_and_other_teams_are_not_shown(world) {
+        let other = world.create_team("other").await;
+        for n in ["1", "2"] {
+            send(&world, n, &mail_with(json!({ "text": n }))).await;
+        }
+        world.call(post("/v1/emails").key("3").bearer(&other).json(&mail())).await.expect_status(202);
+        world.post("/v1/handoff/pause", &json!({})).await.expect_status(200);
+        stop(&world, json!({ "transport": "sandbox" })).await;
+        let admin = world.create_api_key(&json!({ "name": "admin", "scopes": ["read", "admin"] })).await;
+
+        for (key, expected) in [(&world.secret, 3), (&admin, 2), (&other, 1)] {
+            let listed = world.call(get("/v1/stops").bearer(key)).await.expect_status(200).rows();
+            let waiting: Vec<&Value> = listed.iter().map(|stop| &stop["waiting"]).collect();
+            assert_eq!(waiting, [&json!(expected), &json!(expected)], "{listed:?}");
+        }
+    }
+
     async fn the_hand_off_resumes_at_a_rate(world) {
         world.post("/v1/handoff/pause", &json!({})).await.expect_status(200);
         for rate in [json!(0), json!(10_001), json!("many")] {

@@ -142,8 +142,11 @@ impl Act {
         let mut act = Self::of_change(record.team, subject, allowed, values).named(&name);
         // A bounce suppresses an address, and domains are checked by a worker.
         act.is_routine = matches!(record.kind, RecordKind::Suppression | RecordKind::Domain | RecordKind::Source);
-        if record.kind == RecordKind::Transport {
-            act.action = "transport.rerouted".into();
+        // Settings exist before their first change, which creates their record.
+        match record.kind {
+            RecordKind::Transport => act.action = "transport.rerouted".into(),
+            RecordKind::Settings => act.action = "settings.changed".into(),
+            _ => {}
         }
         Some(act)
     }

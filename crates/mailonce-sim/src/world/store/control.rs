@@ -35,8 +35,8 @@ impl ControlStore for FaultyStore {
         self.call_with_faults("stop_counts", false, self.inner.stop_counts()).await
     }
 
-    async fn parked_counts(&self, stops: Vec<StopId>, max: usize) -> Result<Vec<u64>> {
-        self.call_with_faults("parked_counts", false, self.inner.parked_counts(stops, max)).await
+    async fn waiting_counts(&self, stops: Vec<Stop>, team: Option<TeamId>, max: usize, now: Time) -> Result<Vec<u64>> {
+        self.call_with_faults("waiting_counts", false, self.inner.waiting_counts(stops, team, max, now)).await
     }
 
     async fn end_stop(

@@ -8,6 +8,7 @@ use mailonce_core::{
         stop::{CreateStopResult, Stop, StopChange, StopKind, Stops},
     },
     events::event::EventKind,
+    handoff::Handoff,
     id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     outbound::email::Email,
@@ -93,6 +94,17 @@ impl Tables {
         released
     }
 
+    /// How many handoffs wait for a stop: those that it parked, and those that are due in the queues that it closes.
+    fn waiting_for(&self, stop: &Stop, team: Option<TeamId>, now: Time) -> usize {
+        let is_due = |handoff: &Handoff| handoff.is_waiting() && handoff.due_at.is_some_and(|due| due <= now);
+        let waits = |handoff: &&Handoff| {
+            let due_in_closed_queue = || is_due(handoff) && stop.closes_queue_of(&handoff.transport);
+            handoff.parked_by.map_or_else(due_in_closed_queue, |by| by == stop.id)
+        };
+        let emails = self.outbound.emails.values().filter(|email| team.is_none_or(|team| email.team == team));
+        emails.flat_map(|email| &email.handoffs).filter(waits).count()
+    }
+
     /// The handoffs that a stop parked, in the order of their due times.
     fn parked_by(&self, stop: StopId) -> Vec<(Option<Time>, EmailId, u16)> {
         let all = self.outbound.emails.values().flat_map(|email| email.handoffs.iter().map(move |h| (email.id, h)));
@@ -126,9 +138,9 @@ impl ControlStore for Memory {
         Ok(counts)
     }
 
-    async fn parked_counts(&self, stops: Vec<StopId>, max: usize) -> Result<Vec<u64>> {
+    async fn waiting_counts(&self, stops: Vec<Stop>, team: Option<TeamId>, max: usize, now: Time) -> Result<Vec<u64>> {
         let tables = self.lock_tables();
-        Ok(stops.iter().map(|stop| tables.parked_by(*stop).len().min(max) as u64).collect())
+        Ok(stops.iter().map(|stop| tables.waiting_for(stop, team, now).min(max) as u64).collect())
     }
 
     async fn end_stop(

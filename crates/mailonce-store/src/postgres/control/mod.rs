@@ -45,8 +45,8 @@ impl ControlStore for Postgres {
         when_durable!(self, stops::stop_counts(&self.shared).await)
     }
 
-    async fn parked_counts(&self, stops: Vec<StopId>, max: usize) -> Result<Vec<u64>> {
-        when_durable!(self, stops::parked_counts(&self.shared, &stops, max).await)
+    async fn waiting_counts(&self, stops: Vec<Stop>, team: Option<TeamId>, max: usize, now: Time) -> Result<Vec<u64>> {
+        when_durable!(self, stops::waiting_counts(&self.shared, &stops, team, max, now).await)
     }
 
     async fn end_stop(

@@ -19,7 +19,7 @@ use mailonce_core::{
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use tokio_postgres::Row;
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use crate::postgres::{
@@ -53,9 +53,18 @@ const PARKED: &str = "
        FOR UPDATE OF e";
 const COUNTS: &str = "
     SELECT split_part(scope, '/', 1), count(*) FROM stops WHERE stop::json -> 'release' IS NULL GROUP BY 1";
-const COUNT_PARKED: &str = "
-    SELECT (SELECT count(*) FROM (SELECT FROM handoffs h WHERE h.parked_by = w.stop LIMIT $2) parked)
-      FROM unnest($1::uuid[]) WITH ORDINALITY AS w (stop, place) ORDER BY w.place";
+/// What each stop parked, and what is due in the queues that it closes: that of one transport, or all of them.
+const COUNT_WAITING: &str = "
+    SELECT (SELECT count(*) FROM (
+               SELECT 1 FROM handoffs h WHERE h.parked_by = s.stop AND ($4::uuid IS NULL OR h.team = $4)
+               UNION ALL
+               SELECT 1 FROM handoffs h
+                WHERE s.closes_queues AND h.state IN ('queued', 'scheduled') AND h.parked_by IS NULL
+                  AND h.due_at IS NOT NULL AND h.due_at <= $6 AND (s.transport IS NULL OR h.transport = s.transport)
+                  AND ($4::uuid IS NULL OR h.team = $4)
+               LIMIT $5) waiting)
+      FROM unnest($1::uuid[], $2::boolean[], $3::text[]) WITH ORDINALITY AS s (stop, closes_queues, transport, place)
+     ORDER BY s.place";
 
 fn read_stop(row: &Row) -> TxResult<Stop> {
     read_json(row.try_get(0)?, "a stop")
@@ -160,11 +169,20 @@ pub(crate) async fn stop_counts(shared: &SharedState) -> TxResult<BTreeMap<StopK
     Ok(counts)
 }
 
-/// How many handoffs each stop has parked, up to `max`.
-pub(crate) async fn parked_counts(shared: &SharedState, stops: &[StopId], max: usize) -> TxResult<Vec<u64>> {
-    let ids: Vec<Uuid> = stops.iter().map(|stop| stop.0).collect();
-    let max = i64::try_from(max).unwrap_or(i64::MAX);
-    let rows = query_rows(&shared.connections.client().await?, COUNT_PARKED, &[&ids, &max]).await?;
+/// How many handoffs of a team, or of all teams, wait for each stop, up to `max`.
+pub(crate) async fn waiting_counts(
+    shared: &SharedState,
+    stops: &[Stop],
+    team: Option<TeamId>,
+    max: usize,
+    now: Time,
+) -> TxResult<Vec<u64>> {
+    let ids: Vec<Uuid> = stops.iter().map(|stop| stop.id.0).collect();
+    let closes_queues: Vec<bool> = stops.iter().map(Stop::closes_queues).collect();
+    let transports: Vec<Option<&str>> = stops.iter().map(|stop| stop.scope.transport()).collect();
+    let (team, max) = (team.map(|team| team.0), i64::try_from(max).unwrap_or(i64::MAX));
+    let parameters: [&(dyn ToSql + Sync); 6] = [&ids, &closes_queues, &transports, &team, &max, &now.0];
+    let rows = query_rows(&shared.connections.client().await?, COUNT_WAITING, &parameters).await?;
     rows.iter().map(|row| Ok(row.try_get::<_, i64>(0)?.unsigned_abs())).collect()
 }
 

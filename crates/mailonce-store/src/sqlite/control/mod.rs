@@ -49,8 +49,13 @@ impl ControlStore for Sqlite {
         self.run_query(stops::counts).await
     }
 
-    async fn parked_counts(&self, stops: Vec<StopId>, max: usize) -> Result<Vec<u64>> {
-        self.run_query(move |conn| stops::parked_counts(conn, &stops, max)).await
+    async fn waiting_counts(&self, stops: Vec<Stop>, team: Option<TeamId>, max: usize, now: Time) -> Result<Vec<u64>> {
+        let number = match team.map(|team| self.team_number(team)) {
+            Some(None) => return Ok(vec![0; stops.len()]),
+            Some(number) => number,
+            None => None,
+        };
+        self.run_query(move |conn| stops::waiting_counts(conn, &stops, number, max, now)).await
     }
 
     async fn end_stop(

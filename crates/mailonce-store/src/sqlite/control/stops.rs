@@ -32,7 +32,12 @@ const SAVE: &str = "INSERT INTO stops (id, team, scope, stop) VALUES (?1, ?2, ?3
 const REMOVE: &str = "DELETE FROM stops WHERE id = ?1";
 const PARKED: &str = "SELECT team, email, number FROM handoffs WHERE parked_by = ?1 \
      ORDER BY due_at, email, number LIMIT ?2";
-const COUNT_PARKED: &str = "SELECT count(*) FROM (SELECT 1 FROM handoffs WHERE parked_by = ?1 LIMIT ?2)";
+const COUNT_PARKED: &str = "SELECT count(*) FROM (SELECT 1 FROM handoffs INDEXED BY handoffs_parked \
+     WHERE parked_by = ?1 AND (?2 IS NULL OR team = ?2) LIMIT ?3)";
+/// What is due at one transport, or at all of them.
+const COUNT_DUE: &str = "SELECT count(*) FROM (SELECT 1 FROM handoffs INDEXED BY handoffs_due \
+     WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL AND due_at <= ?4 \
+       AND (?1 IS NULL OR transport = ?1) AND (?2 IS NULL OR team = ?2) LIMIT ?3)";
 
 fn read_stop(row: &Row<'_>) -> rusqlite::Result<Stop> {
     let json = row.get_ref(0)?.as_str()?;
@@ -63,12 +68,23 @@ pub(crate) fn counts(conn: &Connection) -> Result<BTreeMap<StopKind, u64>> {
     Ok(counts)
 }
 
-/// How many handoffs each stop has parked, up to `max`.
-pub(crate) fn parked_counts(conn: &Connection, stops: &[StopId], max: usize) -> Result<Vec<u64>> {
-    let mut statement = conn.prepare_cached(COUNT_PARKED).map_err(store_error)?;
-    let mut count = |stop: &StopId| {
-        let found: i64 = statement.query_row(params![stop.0.as_bytes(), max as i64], |row| row.get(0))?;
-        Ok(found.unsigned_abs())
+/// How many handoffs of a team, or of all teams, wait for each stop, up to `max`.
+pub(crate) fn waiting_counts(
+    conn: &Connection,
+    stops: &[Stop],
+    team: Option<i64>,
+    max: usize,
+    now: Time,
+) -> Result<Vec<u64>> {
+    let mut parked = conn.prepare_cached(COUNT_PARKED).map_err(store_error)?;
+    let mut due = conn.prepare_cached(COUNT_DUE).map_err(store_error)?;
+    let mut count = |stop: &Stop| {
+        let mut found: i64 = parked.query_row(params![stop.id.0.as_bytes(), team, max as i64], |row| row.get(0))?;
+        if stop.closes_queues() {
+            let transport = stop.scope.transport();
+            found += due.query_row(params![transport, team, max as i64, now.0], |row| row.get::<_, i64>(0))?;
+        }
+        Ok(found.unsigned_abs().min(max as u64))
     };
     stops.iter().map(&mut count).collect::<rusqlite::Result<_>>().map_err(store_error)
 }

@@ -80,7 +80,8 @@ pub(crate) struct StopBody {
     created_at: String,
     /// `in_force`, or `releasing` while its email returns to the queue after it ended.
     state: &'static str,
-    /// In lists: how many handoffs are due and wait for it. At most 100,000 are counted.
+    /// In lists: how many handoffs are due and wait for it, up to 100,000. Keys without the scope `operator` see only
+    /// those of their team counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<u64>,
 }
@@ -167,7 +168,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     responses((status = 200, description = "The stops, oldest first", body = StopList)))]
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest) -> ApiResult {
     let stops = app.engine.control.stops.list(&auth.caller).await?;
-    let waiting = app.engine.control.stops.waiting(&stops).await?;
+    let waiting = app.engine.control.stops.waiting(&auth.caller, &stops).await?;
     let body = |(stop, waiting): (&Stop, u64)| StopBody { waiting: Some(waiting), ..StopBody::from(stop) };
     Ok(Json(StopList { data: stops.iter().zip(waiting).map(body).collect() }).into_response())
 }

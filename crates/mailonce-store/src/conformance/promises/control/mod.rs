@@ -184,6 +184,12 @@ promises! {
         a_stop_of_an_inbox_covers_its_address,
         /// A stop of an API key covers the email that was sent with it.
         a_stop_of_an_api_key_covers_its_email,
+        /// Stops in force are counted by kind, over all teams.
+        stops_in_force_are_counted_by_kind,
+        /// Email that waits for a stop of the installation or of a transport is counted, of one team or of all.
+        email_that_waits_for_a_stop_is_counted,
+        /// Email that a stop parked is counted until it is released.
+        email_that_a_stop_parked_is_counted,
         /// Stopped email keeps its state and its due time, and counts as waiting.
         a_stop_changes_no_state,
         /// Stopped email does not delay other email.

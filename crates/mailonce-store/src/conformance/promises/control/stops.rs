@@ -1,7 +1,9 @@
 //! Promises about stops: what they cover, that they are a barrier, and how their email is released.
 
 use mailonce_core::{
-    control::stop::{CONFIGURATION_AUTHOR, CreateStopResult, MAX_STOPS, Stop, StopAuthor, StopMode, StopScope},
+    control::stop::{
+        CONFIGURATION_AUTHOR, CreateStopResult, MAX_STOPS, Stop, StopAuthor, StopKind, StopMode, StopScope,
+    },
     handoff::{
         HandoffState,
         action::{HandoffAction, HandoffActionStatus},
@@ -12,7 +14,7 @@ use mailonce_core::{
     outbound::{email::EmailState, email_commands::RescheduleRequest},
     time::Time,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use crate::conformance::{
@@ -200,6 +202,47 @@ pub(super) async fn a_stop_of_an_api_key_covers_its_email(store: TestStore) {
     accept_one_of_each(&store).await;
     let scope = StopScope::ApiKey { team: TEAM, id: API_KEY };
     assert_eq!(leased_despite(&store, scope).await, ["by-inbox", "plain", "relayed", "theirs"]);
+}
+
+pub(super) async fn stops_in_force_are_counted_by_kind(store: TestStore) {
+    let ended = stop(&store, StopScope::Team(TEAM)).await;
+    let _theirs = stop(&store, StopScope::Team(OTHER_TEAM)).await;
+    let _relay = stop(&store, StopScope::Transport("relay".into())).await;
+    let _sandbox = stop(&store, StopScope::Transport(SANDBOX.into())).await;
+    resume(&store, &ended, Some(1), T0).await;
+
+    let counts = store.stop_counts().await.unwrap();
+
+    assert_eq!(counts, BTreeMap::from([(StopKind::Transport, 2), (StopKind::Team, 1)]));
+}
+
+pub(super) async fn email_that_waits_for_a_stop_is_counted(store: TestStore) {
+    accept_one_of_each(&store).await;
+    let _later = accept_first(&store, &keyed_email("later").due(T0.plus(HOUR)), T0).await;
+    let all = stop(&store, StopScope::Installation).await;
+    let sandbox = stop(&store, StopScope::Transport(SANDBOX.into())).await;
+    let theirs = stop(&store, StopScope::Team(OTHER_TEAM)).await;
+    let stops = vec![all, sandbox, theirs];
+    let count = |team, max| store.waiting_counts(stops.clone(), team, max, T0);
+
+    assert_eq!(count(None, 10).await.unwrap(), [5, 4, 0], "what is due waits without being parked");
+    assert_eq!(count(Some(TEAM), 10).await.unwrap(), [4, 3, 0]);
+    assert_eq!(count(Some(OTHER_TEAM), 10).await.unwrap(), [1, 1, 0]);
+    assert_eq!(count(Some(TeamId(Uuid::from_u128(77))), 10).await.unwrap(), [0, 0, 0]);
+    assert_eq!(count(None, 3).await.unwrap(), [3, 3, 0]);
+}
+
+pub(super) async fn email_that_a_stop_parked_is_counted(store: TestStore) {
+    accept_one_of_each(&store).await;
+    let all = stop(&store, StopScope::Installation).await;
+    // A worker that does not know of the stop yet parks what it would lease. What the relay has stays in its queue.
+    assert_eq!(lease_ids(&store, T0).await, []);
+    let count = async |team| store.waiting_counts(store.stops(None).await.unwrap(), team, 10, T0).await.unwrap();
+
+    assert_eq!((count(None).await, count(Some(OTHER_TEAM)).await), (vec![5], vec![1]));
+    resume(&store, &all, Some(1), T0).await;
+    assert_eq!(count(None).await, [4], "an ended stop closes no queue, and releases what it parked");
+    assert_eq!(count(Some(OTHER_TEAM)).await, [1]);
 }
 
 pub(super) async fn a_stop_changes_no_state(store: TestStore) {
