@@ -73,12 +73,12 @@ async fn a_take_in_a_watch_waits_past_the_code_of_another_run() {
     let _server = cli.start_dev(&[]).await;
     let inbox = "agent@mailonce.test";
     let watch = cli.run(&["watch", "create", inbox]).await.expect_exit(0).json()["id"].as_str().unwrap().to_owned();
-    let send_code = async |code| {
+    let send_code = async |code: &str| {
         let mail = ["simulate", "inbound", "--to", inbox, "--from", "shop@example.com", "--code", code];
         cli.run(&mail).await.expect_exit(0)
     };
     let take = ["take", inbox, "--watch", &watch, "--wait", "30", "--json", "--for"];
-    let taken = async |purpose| cli.run(&[take.as_slice(), &[purpose]].concat()).await.expect_exit(0).json();
+    let taken = async |purpose: &str| cli.run(&[take.as_slice(), &[purpose]].concat()).await.expect_exit(0).json();
     send_code("481920").await;
     assert_eq!(taken("run-1").await["artifact"]["value"], "481920");
     let waited = ["wait", inbox, "--watch", &watch, "--has", "code", "--timeout", "0"];
