@@ -340,6 +340,9 @@ impl Claim {
             let ended_at = self.ended_at.filter(|_| self.is_ended());
             return kept.expires_at(ended_at.map(|at| at.max(offer.at)));
         }
+        if self.state == ClaimState::Unknown && mutant!("claim-unknown-forgotten") {
+            return self.lease.as_ref().map(|lease| lease.expires_at);
+        }
         if self.is_ended() {
             let is_settled = self.state == ClaimState::Completed && self.times_unknown == 0;
             return if is_settled { self.ttl } else { kept }.expires_at(self.ended_at);

@@ -14,7 +14,7 @@ use crate::{
     events::event::{EventKind, NewEvent},
     handoff::Handoff,
     id::{ApiKeyId, InboxId, StopId, TeamId},
-    inbox,
+    inbox, mutant,
     outbound::email::{Email, EmailHead},
     string_enum::string_enum,
     time::Time,
@@ -351,7 +351,7 @@ impl Stops {
             StopScope::ApiKey { team: own, id } => *own == team && api_keys.contains(&Some(*id)),
             StopScope::Transport(_) | StopScope::Inbox { .. } => false,
         };
-        self.in_force().find(covers)
+        self.in_force().find(covers).filter(|_| !mutant!("claim-stop-ignored"))
     }
 
     /// The stop that parks a due handoff.

@@ -1,10 +1,18 @@
 //! Every mutant is detected.
 
 use mailonce_core::{
+    claims::{
+        ClaimClock, ClaimState, LostHolderPolicy,
+        acquire::{AcquireAnswer, NewClaim},
+        action::{ClaimAction, ClaimActionStatus},
+        offer::{NewOffer, OfferAnswer},
+    },
+    control::stop::{Stop, StopAuthor, StopMode, StopScope, Stops},
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState, action::HandoffAction, envelope::Envelope,
     },
-    id::{EmailId, TeamId},
+    id::{ClaimId, EmailId, StopId, TeamId},
+    key::Key,
     mutant,
     outbound::{
         content::{EmailContent, RawContent},
@@ -142,4 +150,85 @@ fn one_disproven_attempt_leaves_the_others_unknown() {
         HandoffState::Queued,
         "nobody noticed"
     );
+}
+
+const CLOCK: ClaimClock = ClaimClock { now: Time(0), policy: Some(Time(0)) };
+
+fn new_claim(begins_now: bool) -> NewClaim {
+    NewClaim {
+        id: ClaimId(Uuid::from_u128(1)),
+        team: TeamId(Uuid::from_u128(2)),
+        key: Key::parse("invoice-7").unwrap(),
+        intent: None,
+        fingerprint: None,
+        holder: None,
+        label: None,
+        api_key: None,
+        lease_ms: 60_000,
+        ttl: ttl::DEFAULT,
+        begins_now,
+        on_unknown: LostHolderPolicy::Hold,
+    }
+}
+
+/// Whether a claim begins under a stop: when it is claimed, and when its holder begins later.
+fn begins_under_a_stop() -> [bool; 2] {
+    let stop = Stop {
+        id: StopId(Uuid::from_u128(3)),
+        scope: StopScope::Installation,
+        mode: StopMode::Wait,
+        reason: None,
+        by: StopAuthor { api_key: None, name: "tests".into() },
+        created_at: Time(0),
+        release: None,
+    };
+    let stops = Stops(vec![stop]);
+    let at_once = new_claim(true).decide(None, 0, &stops, CLOCK).answer;
+    let claimed = new_claim(false).decide(None, 0, &stops, CLOCK);
+    let AcquireAnswer::Won(token) = claimed.answer else { panic!("{:?}", claimed.answer) };
+    let begun = claimed.claim.unwrap().apply(ClaimAction::Begin { token, by: None }, &stops, CLOCK);
+    [matches!(at_once, AcquireAnswer::Won(_)), begun.answer == ClaimActionStatus::Applied]
+}
+
+#[test]
+fn no_claim_begins_under_a_stop() {
+    assert_eq!(begins_under_a_stop(), [false; 2]);
+    assert_eq!(mutant::with(Some("claim-stop-ignored"), begins_under_a_stop), [true; 2], "nobody noticed");
+}
+
+/// The answer to an offer whose key has a claim with another payload.
+fn answer_to_another_payload() -> OfferAnswer {
+    let offer = |digest: &str| NewOffer {
+        id: ClaimId(Uuid::from_u128(1)),
+        team: TeamId(Uuid::from_u128(2)),
+        key: Key::parse("invoice-7").unwrap(),
+        digest: digest.into(),
+        payload: digest.into(),
+    };
+    let first = offer("99 EUR").decide(None, 0, &Stops::default(), CLOCK).claim;
+    offer("100 EUR").decide(first, 1, &Stops::default(), CLOCK).answer
+}
+
+#[test]
+fn another_payload_is_another_claim() {
+    assert_eq!(answer_to_another_payload(), OfferAnswer::Mismatch);
+    assert_eq!(
+        mutant::with(Some("claim-payload-ignored"), answer_to_another_payload),
+        OfferAnswer::Offered,
+        "nobody noticed"
+    );
+}
+
+/// Whether a claim whose holder was lost is ever forgotten.
+fn is_forgotten_while_unknown() -> bool {
+    let mut claim = new_claim(true).decide(None, 0, &Stops::default(), CLOCK).claim.unwrap();
+    claim.lapse(ClaimClock { now: Time(60_000), policy: None });
+    assert_eq!(claim.state, ClaimState::Unknown);
+    claim.is_forgotten(Time(i64::MAX))
+}
+
+#[test]
+fn an_unknown_claim_is_never_forgotten() {
+    assert!(!is_forgotten_while_unknown());
+    assert!(mutant::with(Some("claim-unknown-forgotten"), is_forgotten_while_unknown), "nobody noticed");
 }

@@ -67,12 +67,15 @@ async fn of_many_shells_one_runs_the_command_and_all_get_its_output() {
     drop(server);
 }
 
+/// Finds what the command did under the key that it passed on.
+const LOOK_UP: &str = "grep -qxF \"$MAILONCE_DOWNSTREAM_KEY\" effects";
+
 #[tokio::test]
 async fn a_run_that_is_killed_half_way_is_unknown_until_a_look_up_settles_it() {
     let cli = CliFixture::new();
     let _server = cli.start_dev(&[]).await;
     // The shell, a child in the background and one that the shell waits for.
-    let script = "echo $$ >> pids; sleep 600 & echo $! >> pids; echo ran >> runs; sh -c 'echo $$ >> pids; exec sleep 600'; echo late >> runs";
+    let script = "echo $$ >> pids; sleep 600 & echo $! >> pids; echo ran >> runs; echo $MAILONCE_DOWNSTREAM_KEY >> effects; sh -c 'echo $$ >> pids; exec sleep 600'; echo late >> runs";
     let lease = ["--lease", "1"];
     let mut first = spawn(&cli, "k", &lease, script);
     let pid_file = cli.path().join("pids");
@@ -95,7 +98,7 @@ async fn a_run_that_is_killed_half_way_is_unknown_until_a_look_up_settles_it() {
     }
     assert_eq!(code, 120, "it is unknown, and nobody runs it again");
     once(&cli, "k", &["--lease", "1", "--verify", "exit 1"], script).await.expect_exit(120);
-    once(&cli, "k", &["--lease", "1", "--verify", "grep -q ran runs"], script).await.expect_exit(0);
+    once(&cli, "k", &["--lease", "1", "--verify", LOOK_UP], script).await.expect_exit(0);
     once(&cli, "k", &lease, script).await.expect_exit(0);
     assert_eq!(lines(&cli.path().join("runs")), ["ran"]);
 }
@@ -183,16 +186,36 @@ async fn exit_codes_say_what_happened() {
 }
 
 #[tokio::test]
-async fn the_command_gets_signals_and_its_downstream_key_and_periods_are_the_servers() {
+async fn the_command_gets_the_signals_that_ask_it_to_end() {
+    use rustix::process::Signal;
+    let cli = CliFixture::new();
+    let _server = cli.start_dev(&[]).await;
+    let signals = [
+        ("TERM", Signal::TERM),
+        ("INT", Signal::INT),
+        ("HUP", Signal::HUP),
+        ("QUIT", Signal::QUIT),
+        ("USR1", Signal::USR1),
+    ];
+    let running = signals.map(|(name, number)| {
+        let script = format!("trap 'echo {name}; exit 42' {name}; echo > {name}; while :; do sleep 0.05; done");
+        // A shell cannot trap a signal that its parent ignores, and the runner of this test may be in the background.
+        let command = ["/usr/bin/env", "--default-signal", "/bin/sh", "-c", &script];
+        (name, number, cli.command(&[&["once", "--key", name, "--"], &command[..]].concat()).spawn().unwrap())
+    });
+    for (name, number, child) in running {
+        wait_until("the command starts", || cli.path().join(name).exists()).await;
+        signal(&child, number);
+        let output = child.wait_with_output().await.unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!((output.status.code(), printed), (Some(42), format!("{name}\n")));
+    }
+}
+
+#[tokio::test]
+async fn the_command_gets_its_downstream_key_and_periods_are_the_servers() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
-    let script = "trap 'echo stopped; exit 42' TERM; echo ready > ready; while :; do sleep 0.05; done";
-    let child = spawn(&cli, "signal", &[], script);
-    wait_until("the command starts", || cli.path().join("ready").exists()).await;
-    signal(&child, rustix::process::Signal::TERM);
-    let output = child.wait_with_output().await.unwrap();
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(42), b"stopped\n".as_slice()));
-
     let seen = once(&cli, "env", &[], "echo $MAILONCE_DOWNSTREAM_KEY $MAILONCE_MAY_REPEAT").await.expect_exit(0);
     assert!(seen.stdout.starts_with("cl_") && seen.stdout.ends_with(" 0\n"), "{}", seen.stdout);
     let killed = once(&cli, "killed", &[], "kill -9 $$").await;
@@ -266,7 +289,8 @@ async fn a_run_that_may_be_a_repeat_is_looked_up_first() {
     let _server = cli.start_dev(&[]).await;
     let options =
         |verify: &'static str| ["--lease", "1", "--fingerprint", "f", "--on-unknown", "retry", "--verify", verify];
-    let (first, second) = ("echo ran >> runs; exec sleep 600", "echo $MAILONCE_MAY_REPEAT");
+    let first = "echo $MAILONCE_DOWNSTREAM_KEY >> effects; echo ran >> runs; exec sleep 600";
+    let second = "echo $MAILONCE_MAY_REPEAT";
     for key in ["missing", "found"] {
         let mut lost = spawn(&cli, key, &options("exit 3"), first);
         wait_until("the command starts", || !lines(&cli.path().join("runs")).is_empty()).await;
@@ -289,7 +313,7 @@ async fn a_run_that_may_be_a_repeat_is_looked_up_first() {
     // A look-up that says nothing must not leave the run to chance, and gives the claim back.
     once(&cli, "missing", &options("exit 3"), second).await.expect_exit(120);
     assert_eq!(once(&cli, "missing", &options("exit 1"), second).await.expect_exit(0).stdout, "1\n");
-    assert_eq!(once(&cli, "found", &options("exit 0"), second).await.expect_exit(0).stdout, "");
+    assert_eq!(once(&cli, "found", &options(LOOK_UP), second).await.expect_exit(0).stdout, "");
     assert_eq!(once(&cli, "found", &options("exit 1"), second).await.expect_exit(0).stdout, "", "it is completed");
 }
 

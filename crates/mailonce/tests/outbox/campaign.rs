@@ -1,6 +1,6 @@
 //! Many transactions, half of them rolled back, three drainers that are killed and suspended at random, and a PostgreSQL
 //! that crashes: every committed order has exactly one email, no other order has one, and the SMTP server behind the ledger
-//! gets each email once.
+//! gets each email once. While a drainer is suspended, no transaction of the drainers stays open.
 //!
 //! The short form runs 400 transactions and crashes PostgreSQL once. `MAILONCE_OUTBOX_TRANSACTIONS` chooses another
 //! number; from 5,000 on PostgreSQL crashes twice.
@@ -20,7 +20,7 @@ use tokio_postgres::{Client, NoTls};
 use crate::{
     cluster::Cluster,
     database::{TempDatabase, connect_client},
-    rig::{Rig, Server, ServerOptions, payload},
+    rig::{Rig, Server, ServerOptions, payload, wait_until},
     sink::SmtpMailSink,
 };
 
@@ -107,6 +107,17 @@ impl Campaign<'_> {
         self.rig.start(&ServerOptions { name, store, sink_port, ..ServerOptions::default() }).await
     }
 
+    /// Waits until every transaction that the drainers have open now has ended: one that a suspended drainer kept open
+    /// would hold back vacuum.
+    async fn wait_for_open_transactions(&self) {
+        let sql = connect_patiently(&self.rig.database.url).await;
+        let now: String = sql.query_one("SELECT clock_timestamp()::text", &[]).await.unwrap().get(0);
+        let open = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND application_name = 'mailonce' AND xact_start < $1::text::timestamptz";
+        let is_over = async || sql.query_one(open, &[&now]).await.unwrap().get::<_, i64>(0) == 0;
+        wait_until("the transactions of the drainers end", is_over).await;
+    }
+
     /// Kills a server and starts another in its place, or suspends it.
     async fn disturb(&mut self, random: &mut Sequence) {
         let victim = (random.next() % 3) as usize;
@@ -114,6 +125,7 @@ impl Campaign<'_> {
             // Sometimes longer than a lease.
             self.servers[victim].send_signal(Signal::STOP);
             tokio::time::sleep(Duration::from_millis(random.next() % 12_000)).await;
+            self.wait_for_open_transactions().await;
             self.servers[victim].send_signal(Signal::CONT);
             self.faults.suspensions += 1;
             return;

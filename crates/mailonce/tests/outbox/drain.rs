@@ -212,7 +212,7 @@ async fn a_copy_of_the_database_is_not_drained() {
     let status = rig.run(&["outbox", "status", "--database", &url]).await.expect_exit(0).json();
     assert_eq!((&status["state"], &status["pending"]), (&"not confirmed".into(), &1.into()));
     let refused = crate::database::connect_client(&url).await;
-    let refused = refused.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 3)", &[]).await.unwrap_err();
+    let refused = refused.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 4)", &[]).await.unwrap_err();
     assert_eq!(refused.code().unwrap().code(), "MO001");
     admin.batch_execute(&format!("DROP DATABASE {copy} WITH (FORCE)")).await.unwrap();
 }
@@ -276,7 +276,7 @@ async fn a_row_that_a_stop_refuses_waits_and_is_sent_when_the_stop_ends() {
 async fn only_the_latest_lease_records_an_outcome() {
     let rig = Rig::installed().await;
     rig.order("contested", None).await;
-    let lease = "SELECT fence, id::text FROM mailonce_outbox.lease($1, 10, 0, 3)";
+    let lease = "SELECT fence, id::text FROM mailonce_outbox.lease($1, 10, 0, 4)";
     let first = rig.sql.query_one(lease, &[&"first"]).await.unwrap();
     let second = rig.sql.query_one(lease, &[&"second"]).await.unwrap();
     assert_eq!((first.get::<_, i64>(0), second.get::<_, i64>(0)), (1, 2));
@@ -302,7 +302,7 @@ async fn a_leased_row_is_not_leased_again_before_its_lease_ends() {
         let sql = "SELECT mailonce_outbox.send($1::text::jsonb, NULL, $2)";
         rig.sql.execute(sql, &[&payload(name).to_string(), &order_key]).await.unwrap();
     }
-    let lease = "SELECT payload::jsonb->>'subject' FROM mailonce_outbox.lease('x', 10, 60000, 3) ORDER BY 1";
+    let lease = "SELECT payload::jsonb->>'subject' FROM mailonce_outbox.lease('x', 10, 60000, 4) ORDER BY 1";
     let leased =
         async || -> Vec<String> { rig.sql.query(lease, &[]).await.unwrap().iter().map(|row| row.get(0)).collect() };
     assert_eq!(leased().await, ["a1", "free"], "the second row of an order key waits for the first");

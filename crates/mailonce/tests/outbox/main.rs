@@ -19,4 +19,5 @@ mod router_table;
 mod schema;
 #[path = "../mcp/sink.rs"]
 mod sink;
+mod stalled_reader;
 mod upgrade;

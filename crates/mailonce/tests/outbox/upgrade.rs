@@ -52,7 +52,7 @@ async fn a_server_says_what_to_do_and_drains_the_rows_after_the_upgrade() {
     let upgraded = rig.outbox(&["upgrade"]).await.expect_exit(0).json();
     assert_eq!(
         (&upgraded["schema_version"], &upgraded["pending"], &upgraded["parked"]),
-        (&3.into(), &1.into(), &1.into())
+        (&4.into(), &1.into(), &1.into())
     );
     rig.wait_for_count("done", 2).await;
     assert_eq!(server.subjects().await, ["waiting"], "the rows that were done and parked stay so");
@@ -63,7 +63,7 @@ async fn a_server_says_what_to_do_and_drains_the_rows_after_the_upgrade() {
     rig.wait_for_count("done", 3).await;
     rig.sql.batch_execute("SELECT mailonce_outbox.claim('invoice-1', '{}')").await.unwrap();
     rig.wait_for_count("done", 4).await;
-    assert_eq!(rig.outbox(&["upgrade"]).await.expect_exit(0).json()["schema_version"], 3);
+    assert_eq!(rig.outbox(&["upgrade"]).await.expect_exit(0).json()["schema_version"], 4);
     server.terminate().await;
     rig.outbox(&["uninstall"]).await.expect_exit(0);
 }
@@ -82,7 +82,7 @@ async fn rows_and_the_table_of_version_2_are_read_after_the_upgrade() {
         .await
         .unwrap();
     let upgraded = rig.outbox(&["upgrade"]).await.expect_exit(0).json();
-    assert_eq!((&upgraded["schema_version"], &upgraded["pending"]), (&3.into(), &2.into()));
+    assert_eq!((&upgraded["schema_version"], &upgraded["pending"]), (&4.into(), &2.into()));
     let server = rig.start_server().await;
     rig.wait_for_count("done", 2).await;
     rig.write_event("email.requested", "later").await;
@@ -124,7 +124,7 @@ async fn roles_keep_their_rights_and_get_those_of_the_new_functions() {
     let body = payload("by the application").to_string();
     as_app.execute("SELECT mailonce_outbox.send($1::text::jsonb)", &[&body]).await.unwrap();
     as_app.execute("SELECT mailonce_outbox.claim('invoice-1', '{}')", &[]).await.unwrap();
-    as_app.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 3)", &[]).await.expect_err("it may not drain");
+    as_app.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 4)", &[]).await.expect_err("it may not drain");
     let url = url_of_role(&rig, &drain);
     let server = rig.start(&ServerOptions { drain_url: Some(&url), ..ServerOptions::default() }).await;
     rig.wait_for_count("done", 4).await;

@@ -354,6 +354,18 @@ pub const MUTANTS: &[Mutant] = &[
     found_by_worlds("claim-repeat-unflagged", "a run that may repeat the side effect is not flagged").with_claims(),
     found_by_worlds("claim-loss-untold", "a lost holder has no event").with_claims(),
     found_by_worlds("claim-loss-unasked", "a lost holder opens no escalation").with_claims(),
+    Mutant {
+        detector: MutantDetector::Test("an_unknown_claim_is_never_forgotten"),
+        ..found_by_worlds("claim-unknown-forgotten", "a claim whose holder was lost is forgotten")
+    },
+    Mutant {
+        detector: MutantDetector::Test("no_claim_begins_under_a_stop"),
+        ..found_by_worlds("claim-stop-ignored", "a claim begins although a stop covers it")
+    },
+    Mutant {
+        detector: MutantDetector::Test("another_payload_is_another_claim"),
+        ..found_by_worlds("claim-payload-ignored", "an offer with another payload counts as the first")
+    },
     // Time
     found_by_worlds("jump-followed", "ledger time follows a clock that jumps").with_faults(&[FaultKind::ClockJump]),
     found_by_worlds("time-goes-back", "ledger time goes back")

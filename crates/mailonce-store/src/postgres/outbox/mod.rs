@@ -36,11 +36,14 @@ use uuid::Uuid;
 use super::{error::server_message, session_pools::ConnectConfig};
 use schema::{SCHEMA_VERSION, check_schema_name};
 
-/// Settings of every session. A statement of a drainer takes milliseconds; the limits end one that hangs.
+/// Settings of every session. A statement of a drainer takes milliseconds; the limits end one that hangs. A drainer that
+/// stands still while it reads an answer would keep the transaction of the statement open. PostgreSQL heeds
+/// `statement_timeout` only after it has written the answer, so `tcp_user_timeout` ends that session.
 const SESSION_SETUP: &str = "
     SET default_transaction_isolation = 'read committed';
     SET statement_timeout = '30s';
     SET lock_timeout = '10s';
+    SET tcp_user_timeout = '15s';
     SET idle_in_transaction_session_timeout = '15s';
     SET client_min_messages = 'warning';";
 

@@ -19,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/outbox/0001_tables.sql"),
     include_str!("../../../migrations/outbox/0002_claims_and_router_tables.sql"),
     include_str!("../../../migrations/outbox/0003_order_and_reports.sql"),
+    include_str!("../../../migrations/outbox/0004_small_leases.sql"),
 ];
 const FUNCTIONS: &str = include_str!("../../../migrations/outbox/functions.sql");
 
@@ -27,9 +28,9 @@ pub const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// The oldest server that has everything the schema uses: `gen_random_uuid` without an extension.
 const MIN_SERVER_VERSION: i32 = 130_000;
-/// Payload bytes that one lease returns at most, so that large attachments do not fill the memory of a drainer. One larger
-/// row is leased alone.
-const MAX_LEASE_BYTES: usize = 32 * 1024 * 1024;
+/// Payload bytes that one lease returns at most; the row that crosses the limit is still part of it. The transaction of a
+/// lease is open until its rows fit into the buffers of the connection, so a drainer that reads slowly must not get many.
+const MAX_LEASE_BYTES: usize = 1024 * 1024;
 /// How long a sent email is looked at again, in case it bounces.
 const FOLLOW_DAYS: u32 = 7;
 /// How many rows must be inserted and deleted unseen before the table that an outbox reads counts as unreadable. A few may

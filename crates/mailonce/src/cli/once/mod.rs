@@ -67,7 +67,7 @@ Exit codes: that of the command, also when it ran before, or
  122  the key was used for another command
  123  a stop covers it
  124  wrong usage
- 125  the server did not answer, and nothing ran
+ 125  the server did not answer; this call ran nothing
  127  there is no such command, or it cannot be started
    1  the claim failed for good, or a person abandoned it")]
 pub(crate) struct OnceArgs {
@@ -85,7 +85,7 @@ pub(crate) struct OnceArgs {
     /// Once per day, week or month, by the server's clock
     #[arg(long, value_parser = ["day", "week", "month"])]
     period: Option<String>,
-    /// Time zone of the period, such as Europe/Berlin; default: that of the team
+    /// Time zone of the period, such as Europe/Berlin; UTC by default
     #[arg(long, value_name = "ZONE", requires = "period")]
     tz: Option<String>,
     /// A call less than this many seconds before a boundary counts for the coming period; 60 by default
@@ -100,7 +100,8 @@ pub(crate) struct OnceArgs {
     /// Exit codes after which the next caller may run the command again, such as 75 or 1,75
     #[arg(long, value_name = "CODES", value_delimiter = ',')]
     retry_exit: Vec<u8>,
-    /// Shell command that looks up whether the work was done, if that is unknown: exit code 0 says so
+    /// Shell command that looks up whether the work was done, if that is unknown: exit code 0 says so.
+    /// It gets MAILONCE_DOWNSTREAM_KEY and MAILONCE_CLAIM_ID
     #[arg(long, value_name = "CMD")]
     verify: Option<String>,
     /// If another caller is running the command, wait for its end
@@ -239,7 +240,7 @@ async fn perform(args: &OnceArgs, client: &ClaimClient, won: &Value) -> Result<u
     let may_repeat = won["may_repeat"] == true;
     let path = |verb: &str| format!("/v1/claims/{id}/{verb}");
     if may_repeat && args.verify.is_some() {
-        match look_up(args, &id).await {
+        match look_up(args, won).await {
             LookUp::Done => {
                 renewals.abort();
                 return report_evidence(client, &id, true).await;
@@ -312,7 +313,7 @@ async fn settle(args: &OnceArgs, client: &ClaimClient, problem: &Value) -> Resul
         return Err(OnceError::from_answer(problem));
     }
     let id = text(problem, "id");
-    match look_up(args, &id).await {
+    match look_up(args, problem).await {
         LookUp::Done => return report_evidence(client, &id, true).await,
         LookUp::NotFound => drop(report_evidence(client, &id, false).await?),
         LookUp::Failed(why) => print_stderr(&format!("mailonce once: {why}")),
@@ -329,10 +330,12 @@ enum LookUp {
 }
 
 /// Runs the look-up: exit code 0 means done, 1 not done. Anything else, such as a missing program, says nothing.
-async fn look_up(args: &OnceArgs, id: &str) -> LookUp {
+/// It gets the key that every run of the claim passes to the other system.
+async fn look_up(args: &OnceArgs, claim: &Value) -> LookUp {
     let Some(verify) = &args.verify else { return LookUp::Failed("there is no --verify".into()) };
     let mut shell = tokio::process::Command::new("/bin/sh");
-    shell.arg("-c").arg(verify).env("MAILONCE_CLAIM_ID", id);
+    shell.arg("-c").arg(verify).env("MAILONCE_CLAIM_ID", text(claim, "id"));
+    shell.env("MAILONCE_DOWNSTREAM_KEY", text(claim, "downstream_key"));
     // What it prints is not output of the command.
     shell.stdin(std::process::Stdio::null()).stdout(std::io::stderr());
     match shell.status().await.map(|status| status.code()) {

@@ -1,0 +1,1 @@
+-- Version 4: a lease returns about 1 MiB of payloads instead of 32. Only the function `lease` has changed.
