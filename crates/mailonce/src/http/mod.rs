@@ -29,3 +29,5 @@ pub(crate) mod paths;
 pub(crate) mod problem;
 pub(crate) mod router;
 pub(crate) mod session_cookie;
+
+pub use session_cookie::IsHttps;

@@ -24,7 +24,7 @@ const FORWARDED_PROTO: &str = "x-forwarded-proto";
 /// Whether a request came over HTTPS, as far as this server or a trusted proxy knows. An extension of every request that
 /// came through the HTTP listener.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct IsHttps(pub(crate) bool);
+pub struct IsHttps(pub bool);
 
 impl IsHttps {
     /// `peer_is_trusted`: the peer is a proxy in `http.trusted_proxies`.

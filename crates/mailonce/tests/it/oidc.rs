@@ -14,7 +14,12 @@ use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
-use mailonce::{client_address::ClientAddress, config::OidcFile, http::app::RouterOptions, oidc::OidcProvider};
+use mailonce::{
+    client_address::ClientAddress,
+    config::OidcFile,
+    http::{IsHttps, app::RouterOptions},
+    oidc::OidcProvider,
+};
 use ring::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _},
@@ -224,11 +229,13 @@ impl OidcWorld {
         session.split(';').next().unwrap().to_owned()
     }
 
-    /// The callback, as a browser at this address.
+    /// The callback over HTTPS, as a browser at this address.
     async fn callback_from(&self, client: [u8; 4], cookie: &str, query: &str) -> TestResponse {
         let path = format!("/sign-in/oidc/callback?{query}");
-        let mut request = get(&path).anonymous().header("cookie", cookie).build("");
+        let cookie = cookie.replace("mailonce-oidc", "__Host-mailonce-oidc");
+        let mut request = get(&path).anonymous().header("cookie", &cookie).build("");
         request.extensions_mut().insert(ClientAddress(client.into()));
+        request.extensions_mut().insert(IsHttps(true));
         TestResponse::from_response(self.router.clone().oneshot(request).await.unwrap()).await
     }
 
