@@ -5,6 +5,7 @@
 //!
 //! `MAILONCE_RANDOM_SEEDS` sets the number of seeds, `MAILONCE_RANDOM_SEED` runs only that one.
 
+mod claims;
 mod conversations;
 mod handoffs;
 mod inbound;

@@ -38,6 +38,7 @@ use crate::conformance::{
     },
     keyless_email, list_all_pages, next_id, next_version,
     random::{
+        claims::{self, ClaimAnswer, ClaimCall, ClaimHistory},
         conversations::{self, ConversationAnswer, ConversationCall, ConversationState},
         handoffs::{HandoffCommand, REMOTE_IDS, lease_request, resolve_action},
         inbound::{self, InboundAnswer, InboundCall, InboundState},
@@ -70,6 +71,7 @@ enum StoreCall {
     Conversation(ConversationCall),
     Webhook(WebhookCall),
     Template(TemplateCall),
+    Claim(ClaimCall),
     Nothing,
 }
 
@@ -94,6 +96,7 @@ enum StoreAnswer {
     Conversation(ConversationAnswer),
     Webhook(WebhookAnswer),
     Template(TemplateAnswer),
+    Claim(ClaimAnswer),
     Done,
 }
 
@@ -136,6 +139,7 @@ async fn call_store(store: &TestStore, request: StoreCall, now: Time) -> StoreAn
         StoreCall::Template(request) => {
             StoreAnswer::Template(Box::pin(templates::call_store(store, request, now)).await)
         }
+        StoreCall::Claim(request) => StoreAnswer::Claim(Box::pin(claims::call_store(store, request, now)).await),
         StoreCall::Nothing => StoreAnswer::Done,
     }
 }
@@ -154,6 +158,7 @@ pub(super) struct ModelComparison {
     conversations: ConversationState,
     webhooks: WebhookState,
     templates: TemplateState,
+    claims: ClaimHistory,
 }
 
 impl ModelComparison {
@@ -169,6 +174,7 @@ impl ModelComparison {
             conversations: ConversationState::default(),
             webhooks: WebhookState::default(),
             templates: TemplateState::default(),
+            claims: ClaimHistory::default(),
         }
     }
 
@@ -202,6 +208,9 @@ impl ModelComparison {
         }
         if let StoreAnswer::Template(answer) = &expected {
             self.templates.record(answer);
+        }
+        if let StoreAnswer::Claim(answer) = &expected {
+            self.claims.record(answer);
         }
         Ok(())
     }
@@ -265,7 +274,13 @@ impl ModelComparison {
             let (expected, found) =
                 (templates.view_all(&self.model, team).await, templates.view_all(&self.tested, team).await);
             check_same("templates", &expected, &found)?;
+            let claims = &self.claims;
+            let (expected, found) =
+                (claims.view_all(&self.model, team).await, claims.view_all(&self.tested, team).await);
+            check_same("claims", &expected, &found)?;
         }
+        let unknown = async |store: &TestStore| store.unknown_claims(None, 1_000).await.unwrap();
+        check_same("unknown claims", &unknown(&self.model).await, &unknown(&self.tested).await)?;
         let (expected, found) = (view_backlog(&self.model, self.now).await, view_backlog(&self.tested, self.now).await);
         check_same("backlog, unknown and held emails, orphans", &expected, &found)
     }
@@ -392,6 +407,11 @@ impl ModelComparison {
             RandomCommand::Template(command) => {
                 let operation = |call| self.operation(team, call);
                 StoreCall::Template(self.templates.call_for(team, command, operation, now))
+            }
+            RandomCommand::Claim(command) => {
+                let operation = |call| self.operation(team, call);
+                let call = self.claims.call_for(team, command, operation, now);
+                call.map_or(StoreCall::Nothing, StoreCall::Claim)
             }
             RandomCommand::AdvanceTime(ms) => {
                 self.now = now.plus(*ms);

@@ -13,8 +13,8 @@ use crate::conformance::{
     fixtures::emails::charge_at,
     given_key_hash, intent_email, keyed_email, keyless_email,
     random::{
-        conversations::ConversationCommand, handoffs::HandoffCommand, inbound_commands::InboundCommand,
-        templates::TemplateCommand, webhooks::WebhookCommand,
+        claims::ClaimCommand, conversations::ConversationCommand, handoffs::HandoffCommand,
+        inbound_commands::InboundCommand, templates::TemplateCommand, webhooks::WebhookCommand,
     },
 };
 
@@ -216,6 +216,7 @@ pub(super) enum RandomCommand {
     Conversation(ConversationCommand),
     Webhook(WebhookCommand),
     Template(TemplateCommand),
+    Claim(ClaimCommand),
     AdvanceTime(i64),
 }
 
@@ -245,7 +246,7 @@ impl RandomStep {
         let is_own_team = !rng.one_in(8);
         let name = |rng: &mut SplitMix64| rng.pick(&KeyChoice::all());
         let call = |rng: &mut SplitMix64| OperationSpec(KeyChoice::for_operation(rng), rng.below(2));
-        let command = match rng.below(174) {
+        let command = match rng.below(204) {
             0..=9 => {
                 let name = KeyChoice::for_email(rng);
                 RandomCommand::Accept(EmailSpec::random(rng, name))
@@ -267,7 +268,8 @@ impl RandomStep {
             64..=103 => RandomCommand::Inbound(InboundCommand::random(rng)),
             104..128 => RandomCommand::Conversation(ConversationCommand::random(rng)),
             128..164 => RandomCommand::Webhook(WebhookCommand::random(rng)),
-            164.. => RandomCommand::Template(TemplateCommand::random(rng)),
+            164..174 => RandomCommand::Template(TemplateCommand::random(rng)),
+            174.. => RandomCommand::Claim(ClaimCommand::random(rng)),
             _ => RandomCommand::AdvanceTime(rng.pick(&[2 * DAY, 9 * DAY, 31 * DAY, 36 * DAY, 440 * DAY])),
         };
         Self { is_own_team, command }

@@ -97,8 +97,12 @@ impl Tables {
         };
         let act = action.act(&claim);
         let change = claim.apply(action, &self.stops(), clock);
-        self.save_claim_change(&change);
-        if change.answer == ClaimActionStatus::Applied {
+        let is_applied = change.answer == ClaimActionStatus::Applied;
+        // A refused call with a key changes nothing. The end of a lease that it noticed is noticed again by the next call.
+        if is_applied || operation.is_none() {
+            self.save_claim_change(&change);
+        }
+        if is_applied {
             self.record_act(act, clock.now);
             operation.into_iter().for_each(|operation| self.outbound.bind_operation(operation));
         }
@@ -110,7 +114,9 @@ impl Tables {
 
     fn lapse_claims(&mut self, max: usize, clock: ClaimClock) -> Vec<Claim> {
         let mut changed = Vec::new();
-        let due: Vec<Claim> = self.claims.claims.values().filter(|claim| claim.due_at().is_some()).cloned().collect();
+        let mut due: Vec<Claim> =
+            self.claims.claims.values().filter(|claim| claim.due_at().is_some()).cloned().collect();
+        due.sort_by_key(Claim::due_at);
         for mut claim in due {
             let events = claim.lapse(clock);
             if changed.len() == max || events.is_empty() {
@@ -182,8 +188,10 @@ impl ClaimStore for Memory {
 
     async fn forget_claims(&self, max: usize, cutoff: Time) -> Result<usize> {
         let mut tables = self.lock_tables();
-        let expired = tables.claims.claims.values().filter(|claim| claim.is_forgotten(cutoff));
-        let expired: Vec<ClaimId> = expired.take(max).map(|claim| claim.id).collect();
+        let mut expired: Vec<&Claim> =
+            tables.claims.claims.values().filter(|claim| claim.is_forgotten(cutoff)).collect();
+        expired.sort_by_key(|claim| claim.forget_at());
+        let expired: Vec<ClaimId> = expired.into_iter().take(max).map(|claim| claim.id).collect();
         expired.iter().for_each(|id| tables.claims.forget(*id, cutoff));
         tables.claims.tombstones.retain(|_, (_, at)| cutoff.since(*at) < limits::TOMBSTONE_MS);
         Ok(expired.len())

@@ -48,10 +48,10 @@ const HAS_DUE: &str = "SELECT FROM claims WHERE due_at <= $1 AND (state <> 'unkn
 /// Rows that a caller is changing are left to that caller, who notices the end of the lease too.
 const DUE_LOCKED: &str = "
     SELECT claim FROM claims WHERE due_at <= $1 AND (state <> 'unknown' OR due_at <= $2)
-     ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED";
+     ORDER BY due_at, id LIMIT $3 FOR UPDATE SKIP LOCKED";
 const UNKNOWN: &str = "SELECT claim FROM claims WHERE state = 'unknown' AND id > $1 ORDER BY id LIMIT $2";
 const EXPIRED_LOCKED: &str = "
-    SELECT claim FROM claims WHERE forget_at <= $1 ORDER BY forget_at LIMIT $2 FOR UPDATE SKIP LOCKED";
+    SELECT claim FROM claims WHERE forget_at <= $1 ORDER BY forget_at, id LIMIT $2 FOR UPDATE SKIP LOCKED";
 const INSERT: &str = "
     INSERT INTO claims (id, team, key, state, due_at, forget_at, claim, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT (team, key) DO NOTHING";

@@ -36,11 +36,11 @@ const PAYLOAD_OF_TEAM: &str = "SELECT payload FROM claims WHERE team = ?1 AND id
 const LIST: &str = "SELECT claim FROM claims WHERE team = ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3) \
      AND (?4 IS NULL OR key = ?4) ORDER BY id DESC LIMIT ?5";
 const DUE: &str = "SELECT claim FROM claims WHERE due_at <= ?1 AND (state <> 'unknown' OR due_at <= ?3) \
-     ORDER BY due_at LIMIT ?2";
+     ORDER BY due_at, id LIMIT ?2";
 const HAS_EXPIRED: &str = "SELECT 1 FROM claims WHERE forget_at <= ?1 \
      UNION ALL SELECT 1 FROM claim_tombstones WHERE forgotten_at <= ?2 LIMIT 1";
 const UNKNOWN: &str = "SELECT claim FROM claims WHERE state = 'unknown' AND id > ?1 ORDER BY id LIMIT ?2";
-const EXPIRED: &str = "SELECT claim FROM claims WHERE forget_at <= ?1 ORDER BY forget_at LIMIT ?2";
+const EXPIRED: &str = "SELECT claim FROM claims WHERE forget_at <= ?1 ORDER BY forget_at, id LIMIT ?2";
 const SAVE: &str = "INSERT INTO claims (id, team, key, state, due_at, forget_at, claim, result, payload) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO UPDATE \
      SET state = ?4, due_at = ?5, forget_at = ?6, claim = ?7, result = COALESCE(?8, result), \
@@ -171,8 +171,12 @@ fn apply(
     let stops = if action.is_stoppable() { stops::load(ledger.conn)? } else { Stops::default() };
     let act = action.act(&claim);
     let change = claim.apply(action, &stops, clock);
-    save_change(ledger, number, &change)?;
-    if change.answer == ClaimActionStatus::Applied {
+    let is_applied = change.answer == ClaimActionStatus::Applied;
+    // A refused call with a key changes nothing. The end of a lease that it noticed is noticed again by the next call.
+    if is_applied || operation.is_none() {
+        save_change(ledger, number, &change)?;
+    }
+    if is_applied {
         audit::record_act(ledger, act, clock.now)?;
         if let Some(operation) = operation {
             key_bindings::bind_operation(ledger, operation)?;
