@@ -128,12 +128,7 @@ impl Inboxes {
                 let [message] = messages;
                 return Ok(Some(ArrivedMessage { message, cursor }));
             }
-            let pause = if self.ctx.inbound.has_push_wake_ups.load(Ordering::Relaxed) {
-                FALLBACK_POLL_INTERVAL
-            } else {
-                POLL_INTERVAL
-            };
-            let until = deadline.min(Instant::now() + pause);
+            let until = deadline.min(Instant::now() + self.poll_interval());
             tokio::select! {
                 biased;
                 () = woken => {}
@@ -145,6 +140,11 @@ impl Inboxes {
                 }
             }
         }
+    }
+
+    fn poll_interval(&self) -> Duration {
+        let has_push = self.ctx.inbound.has_push_wake_ups.load(Ordering::Relaxed);
+        if has_push { FALLBACK_POLL_INTERVAL } else { POLL_INTERVAL }
     }
 
     /// The oldest match after a sequence number. Without a match, `seen` advances to the last number that was searched.

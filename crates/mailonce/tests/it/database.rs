@@ -5,8 +5,8 @@ use tokio_postgres::{Client, NoTls};
 
 /// A temporary database, dropped at the end of the test.
 pub(crate) struct TempDatabase {
-    admin_url: String,
-    name: String,
+    pub(crate) admin_url: String,
+    pub(crate) name: String,
     pub(crate) url: String,
 }
 
@@ -23,12 +23,8 @@ impl TempDatabase {
         Self::create_from(admin, "template1").await
     }
 
-    /// Copies this database, as a restore of its dump would. Nobody else may be connected to it.
-    pub(crate) async fn copy(&self) -> Self {
-        Self::create_from(self.admin_url.clone(), &self.name).await
-    }
-
-    async fn create_from(admin: String, template: &str) -> Self {
+    /// Creates a copy of another database of the server. Nobody may be connected to that one.
+    pub(crate) async fn create_from(admin: String, template: &str) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("mailonce_it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let base = admin.rsplit_once('/').expect("the URL ends with the name of a database").0;

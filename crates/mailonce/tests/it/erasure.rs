@@ -707,7 +707,7 @@ async fn a_node_on_postgresql_keeps_the_journal_of_erasures() {
     run(&server, &send).await;
     server.terminate().await;
     assert!(!cli.data_dir().exists(), "without erasures there is nothing to keep");
-    let copy = database.copy().await;
+    let copy = TempDatabase::create_from(database.admin_url.clone(), &database.name).await;
 
     let server = start_serve(&cli, &database).await;
     run(&server, &["erase", ADDRESS, "--reason", "asked by mail"]).await;

@@ -125,16 +125,12 @@ pub(super) async fn a_replayed_notice_keeps_its_event(store: TestStore) {
     let replays = leased.iter().map(|leased| Some(leased.notice.id)).chain([None; 4]).map(|replayed| {
         let store = store.clone();
         async move {
-            match replayed {
-                Some(id) => {
-                    let replayed = store.replay_notice(TEAM, id, None, now).await.unwrap();
-                    u64::from(matches!(replayed, IdempotentResult::Done(Some(_))))
-                }
-                None => {
-                    store.drop_events(TEAM, retention).await.unwrap();
-                    0
-                }
-            }
+            let Some(id) = replayed else {
+                store.drop_events(TEAM, retention).await.unwrap();
+                return 0;
+            };
+            let replayed = store.replay_notice(TEAM, id, None, now).await.unwrap();
+            u64::from(matches!(replayed, IdempotentResult::Done(Some(_))))
         }
     });
     let replayed: u64 = all_at_once(replays).await.into_iter().sum();
