@@ -30,6 +30,9 @@ const MAX_SAVED_MS: i64 = 1_000;
 const UNPARKED_GRACE_MS: i64 = 10_000;
 /// The author of the stop that the configuration asks for. It ends when a process starts without it.
 pub const CONFIGURATION_AUTHOR: &str = "configuration";
+/// The author of the stop that keeps restored email from leaving until the journal of erasures is applied. It ends by
+/// itself, so it exists beside any other stop of the installation.
+pub const ERASURE_JOURNAL_AUTHOR: &str = "the journal of erasures";
 /// The highest rate at which stopped email is released, in handoffs per second.
 pub const MAX_RELEASE_RATE: u32 = 10_000;
 
@@ -115,7 +118,7 @@ impl StopScope {
         }
     }
 
-    /// Its unique name: there is at most one stop with it.
+    /// The unique name of the scope.
     pub fn name(&self) -> String {
         match self {
             Self::Installation => "installation".into(),
@@ -177,6 +180,10 @@ pub struct StopAuthor {
 impl StopAuthor {
     fn is_configuration(&self) -> bool {
         self.api_key.is_none() && self.name == CONFIGURATION_AUTHOR
+    }
+
+    fn is_erasure_journal(&self) -> bool {
+        self.api_key.is_none() && self.name == ERASURE_JOURNAL_AUTHOR
     }
 }
 
@@ -254,6 +261,18 @@ impl StopRelease {
 }
 
 impl Stop {
+    /// Whether it ends by itself when the journal of erasures is applied.
+    pub fn is_of_erasure_journal(&self) -> bool {
+        self.by.is_erasure_journal()
+    }
+
+    /// Its unique name: the name of its scope. The stop of the journal of erasures has a name of its own, so that it
+    /// neither replaces another stop nor is taken for one.
+    pub fn name(&self) -> String {
+        let scope = self.scope.name();
+        if self.is_of_erasure_journal() { format!("{scope}/erasures") } else { scope }
+    }
+
     /// Whether it keeps email from leaving. A stop whose email is being released no longer does.
     pub fn is_in_force(&self) -> bool {
         self.release.is_none()
@@ -270,7 +289,7 @@ impl Stop {
         self.closes_queues() && self.scope.transport().is_none_or(|name| name == transport)
     }
 
-    /// Whether a new stop of the same scope replaces this one: it has another mode, or somebody takes over the stop of
+    /// Whether a new stop of the same name replaces this one: it has another mode, or somebody takes over the stop of
     /// the configuration, which would end with the next start.
     fn is_replaced_by(&self, new: &Self) -> bool {
         let is_taken_over = self.by.is_configuration() && !new.by.is_configuration();
@@ -389,7 +408,7 @@ pub enum CreateStopResult {
 impl CreateStopResult {
     /// Decides about a new stop, from the stops of its team, or from those that belong to no team.
     pub fn decide(new: Stop, existing: &[Stop]) -> Self {
-        match existing.iter().find(|stop| stop.scope.name() == new.scope.name()) {
+        match existing.iter().find(|stop| stop.name() == new.name()) {
             Some(stop) if stop.is_in_force() && !stop.is_replaced_by(&new) => Self::AlreadyStopped(stop.clone()),
             // Its email is being released, or the new one replaces it. It keeps its id, so that what it has parked stays
             // parked.

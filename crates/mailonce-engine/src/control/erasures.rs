@@ -15,7 +15,10 @@ use crate::{
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::Address,
-    control::erasure::{AddressEraser, Erasure, MAX_REASON_CHARS, is_alias},
+    control::{
+        erasure::{AddressEraser, Erasure, MAX_REASON_CHARS, is_alias},
+        stop::ERASURE_JOURNAL_AUTHOR,
+    },
     id::TeamId,
     inbox,
     operation::{IdempotentResult, KeyedOperation},
@@ -36,8 +39,6 @@ use uuid::Uuid;
 
 /// How many records one query reads.
 const PAGE_SIZE: usize = 100;
-/// The author of the stop that keeps restored email from leaving until the journal is applied.
-const JOURNAL_AUTHOR: &str = "the journal of erasures";
 
 /// An erasure as callers see it.
 #[derive(Clone, Debug)]
@@ -216,7 +217,7 @@ impl Control {
 
     /// Requests the erasures of a journal that this ledger does not know, because it was restored from an older backup.
     /// Returns how many. The installation is stopped until the email to these people is cancelled: the backup may have
-    /// it in its queue.
+    /// it in its queue. Other stops of the installation stay as they are.
     pub async fn apply_erasure_journal(&self, journal: Vec<JournalEntry>) -> Result<usize, StoreError> {
         let teams: BTreeSet<TeamId> = self.ctx.store.teams().await?.into_iter().map(|team| team.id).collect();
         let mut applied = 0;
@@ -231,7 +232,7 @@ impl Control {
             }
             if applied == 0 {
                 let reason = "people who were erased are erased again, because the ledger is from before";
-                self.stops.stop_installation(JOURNAL_AUTHOR, reason).await?;
+                self.stops.stop_installation(ERASURE_JOURNAL_AUTHOR, reason).await?;
                 self.active_erasures.has_no_journal_stop.store(false, Ordering::Relaxed);
             }
             let erasure = Erasure::from_journal(alias.clone(), requested_at, before);
@@ -284,7 +285,7 @@ impl Control {
                 return Ok(());
             }
         }
-        self.stops.end_installation_stop_of(JOURNAL_AUTHOR).await?;
+        self.stops.end_installation_stop_of(ERASURE_JOURNAL_AUTHOR).await?;
         self.active_erasures.has_no_journal_stop.store(true, Ordering::Relaxed);
         Ok(())
     }

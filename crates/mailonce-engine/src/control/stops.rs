@@ -124,7 +124,7 @@ impl StopControl {
         let (scope, by) = (new.scope, StopAuthor::from(&*caller.key));
         let id = StopId(self.ctx.new_id(now));
         let stop = Stop { id, scope, mode: new.mode, reason: new.reason, by, created_at: now, release: None };
-        let scope = stop.scope.clone();
+        let (team, name) = (stop.scope.team(), stop.name());
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         let created = self.ctx.store.create_stop(stop, operation, now).await;
         self.cache.invalidate();
@@ -141,8 +141,8 @@ impl StopControl {
                 format!("is one too many: a team can have at most {MAX_STOPS} stops"),
             )),
             IdempotentResult::Replayed(_) => {
-                let all = self.ctx.store.stops(scope.team()).await.map_err(unavailable)?;
-                let found = all.into_iter().find(|stop| stop.scope.name() == scope.name());
+                let all = self.ctx.store.stops(team).await.map_err(unavailable)?;
+                let found = all.into_iter().find(|stop| stop.name() == name);
                 let value = found.ok_or_else(|| {
                     Problem::new(Code::NotFound, "this idempotency key created a stop that has ended since")
                 })?;
@@ -260,12 +260,14 @@ impl StopControl {
         self.end_stop_unchecked(&stop, rate_per_s).await.map_err(unavailable)?.ok_or_else(missing)
     }
 
-    /// Ends the stop of the installation, if there is one.
+    /// Ends the stop of the installation, if there is one. The stop of the journal of erasures ends by itself, so that
+    /// resuming after a restore does not let email to erased people leave.
     pub async fn resume_installation(&self, caller: &Caller, rate_per_s: Option<u32>) -> Result<Option<Stop>, Problem> {
         check_rate(rate_per_s)?;
         require_control(caller, &StopScope::Installation)?;
         let all = self.ctx.store.stops(None).await.map_err(unavailable)?;
-        let in_force = |stop: &&Stop| stop.scope == StopScope::Installation && stop.is_in_force();
+        let in_force =
+            |stop: &&Stop| stop.scope == StopScope::Installation && stop.is_in_force() && !stop.is_of_erasure_journal();
         let Some(stop) = all.iter().find(in_force) else { return Ok(None) };
         self.end_stop_unchecked(stop, rate_per_s).await.map_err(unavailable)
     }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use hyper::Method;
+use mailonce_core::control::stop::ERASURE_JOURNAL_AUTHOR;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -132,13 +133,19 @@ fn show_stop(out: &Printer, mut stop: Value) {
 /// Ends a stop.
 pub(super) async fn resume(out: &Printer, args: ResumeArgs) -> anyhow::Result<ExitCode> {
     let client = CliClient::find(&args.server)?;
-    let Some(id) = args.stop.or(installation_stop(&client).await?) else {
-        if out.is_json() {
-            out.print_json(&Value::Null);
-        } else {
-            print_stderr("The installation is not stopped. `mailonce stops` lists the other stops.");
-        }
-        return Ok(ExitCode::SUCCESS);
+    let id = match args.stop {
+        Some(id) => id,
+        None => match installation_stop(&client).await? {
+            Ok(id) => id,
+            Err(note) => {
+                if out.is_json() {
+                    out.print_json(&Value::Null);
+                } else {
+                    print_stderr(&note);
+                }
+                return Ok(ExitCode::SUCCESS);
+            }
+        },
     };
     let rate = args.rate.map_or_else(String::new, |rate| format!("?rate_per_s={rate}"));
     let (_, stop) = client.call(Method::DELETE, &format!("/v1/stops/{id}{rate}"), None, None).await?;
@@ -149,9 +156,19 @@ pub(super) async fn resume(out: &Printer, args: ResumeArgs) -> anyhow::Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-async fn installation_stop(client: &CliClient) -> anyhow::Result<Option<String>> {
+/// The stop of the installation that a person ends, or a note why there is none.
+async fn installation_stop(client: &CliClient) -> anyhow::Result<Result<String, String>> {
     let page = client.get("/v1/stops").await?;
     let stops = page["data"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let of_installation = stops.iter().find(|stop| stop["scope"]["installation"] == true);
-    Ok(of_installation.and_then(|stop| stop["id"].as_str()).map(str::to_owned))
+    let of_installation = stops.iter().filter(|stop| stop["scope"]["installation"] == true);
+    let (by_itself, others): (Vec<&Value>, Vec<&Value>) =
+        of_installation.partition(|stop| stop["by"] == ERASURE_JOURNAL_AUTHOR);
+    let id = |stops: &[&Value]| stops.first().and_then(|stop| stop["id"].as_str()).map(str::to_owned);
+    Ok(id(&others).ok_or_else(|| match id(&by_itself) {
+        Some(id) => format!(
+            "The installation is stopped while {ERASURE_JOURNAL_AUTHOR} is applied, and that stop ends by itself. \
+             `mailonce resume {id}` ends it now, and email to erased people may leave."
+        ),
+        None => "The installation is not stopped. `mailonce stops` lists the other stops.".to_owned(),
+    }))
 }

@@ -658,6 +658,48 @@ over_every_engine! {
         assert_eq!(world.get("/v1/stops").await.expect_status(200).rows().len(), 0);
     }
 
+    async fn the_stop_of_the_journal_ends_no_other_stop(world) {
+        let world = with_everything(world).await;
+        let mut erasure = erase(&world, ADDRESS).await;
+        let installation = json!({ "scope": { "installation": true }, "reason": "a person" });
+        let refuse = json!({ "scope": { "installation": true }, "mode": "refuse" });
+        let other = world.send("1", &mail_with(json!({}))).await.expect_status(202).string_field("id");
+        for (before, during) in
+            [(Some("configuration"), None), (None, Some(&installation)), (None, Some(&refuse)), (Some("a person"), None)]
+        {
+            assert_eq!(run(&world, &erasure).await["state"], "done");
+            world.advance_clock(1_000);
+            match before {
+                Some("a person") => _ = world.post("/v1/stops", &refuse).await.expect_status(201),
+                Some(author) => world.engine.control.stops.stop_installation(author, "paused").await.unwrap(),
+                None => {}
+            }
+            let mut journal = world.engine.control.erasure_journal().await.unwrap();
+            journal[0].requested_at = world.engine.ctx.now();
+            assert_eq!(world.engine.control.apply_erasure_journal(journal).await.unwrap(), 1);
+            // Resuming ends what was there before, and not the stop of the journal.
+            if let Some(stop) = during {
+                assert_eq!(world.post("/v1/handoff/resume", &json!({})).await.expect_status(200)["state"], "paused");
+                world.post("/v1/stops", stop).await.expect_status(201);
+            }
+
+            world.engine.control.run_erasures(usize::MAX).await.unwrap();
+            world.engine.handoffs.release_stopped().await;
+            world.hand_off_due().await;
+
+            erasure = world.get(&format!("/v1/erasures/{}", str_field(&erasure, "id"))).await.expect_status(200).body;
+            assert_eq!(erasure["state"], "done");
+            assert_eq!(world.email(&other).await["state"], "queued", "{before:?} {during:?}");
+            let left = world.get("/v1/stops").await.expect_status(200).rows();
+            assert_eq!(left.len(), 1, "{left:?}");
+            assert_ne!(left[0]["by"], "the journal of erasures");
+            assert_eq!(world.post("/v1/handoff/resume", &json!({})).await.expect_status(200)["state"], "running");
+            world.engine.handoffs.release_stopped().await;
+        }
+        world.hand_off_due().await;
+        assert_eq!(world.email(&other).await["state"], "sent");
+    }
+
     async fn a_deleted_message_or_thread_is_gone_for_good(world) {
         let world = with_everything(world).await;
         world.create_inbox("a").await;

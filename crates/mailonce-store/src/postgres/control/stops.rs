@@ -110,7 +110,7 @@ pub(crate) async fn lock_shared(tx: &Transaction<'_>) -> TxResult<()> {
 
 async fn save(tx: &Transaction<'_>, stop: &Stop) -> TxResult<()> {
     let team = stop.scope.team().map(|team| team.0);
-    execute(tx, SAVE, &[&stop.id.0, &team, &stop.scope.name(), &write_json(stop)?]).await.map(drop)
+    execute(tx, SAVE, &[&stop.id.0, &team, &stop.name(), &write_json(stop)?]).await.map(drop)
 }
 
 async fn emit(tx: &Transaction<'_>, stop: &Stop, kind: EventKind, now: Time) -> TxResult<()> {

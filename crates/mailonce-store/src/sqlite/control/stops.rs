@@ -91,7 +91,7 @@ pub(crate) fn waiting_counts(
 
 fn save(ledger: &WriteSession<'_>, team: Option<i64>, stop: &Stop) -> Result<()> {
     let json = serde_json::to_string(stop).unwrap_or_default();
-    ledger.execute(SAVE, params![stop.id.0.as_bytes(), team, stop.scope.name(), json]).map(drop)
+    ledger.execute(SAVE, params![stop.id.0.as_bytes(), team, stop.name(), json]).map(drop)
 }
 
 /// Creates a stop, unless its scope is stopped already.

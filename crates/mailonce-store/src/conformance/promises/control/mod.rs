@@ -170,6 +170,8 @@ promises! {
         the_same_scope_is_stopped_once,
         /// A stop replaces the one of the configuration, and one with another mode.
         a_stop_replaces_that_of_the_configuration_and_one_with_another_mode,
+        /// The stop of the journal of erasures replaces no other stop of the installation, and none replaces it.
+        the_stop_of_the_journal_of_erasures_stands_beside_others,
         /// A replayed creation does not stop a scope again.
         a_replayed_creation_stops_nothing_again,
         /// A team has at most a thousand stops.

@@ -2,7 +2,8 @@
 
 use mailonce_core::{
     control::stop::{
-        CONFIGURATION_AUTHOR, CreateStopResult, MAX_STOPS, Stop, StopAuthor, StopKind, StopMode, StopScope,
+        CONFIGURATION_AUTHOR, CreateStopResult, ERASURE_JOURNAL_AUTHOR, MAX_STOPS, Stop, StopAuthor, StopKind,
+        StopMode, StopScope,
     },
     handoff::{
         HandoffState,
@@ -41,6 +42,11 @@ fn new_stop(scope: StopScope) -> Stop {
         created_at: T0,
         release: None,
     }
+}
+
+/// A stop of the installation that the server itself creates under this name.
+fn stop_by(name: &str) -> Stop {
+    Stop { by: StopAuthor { api_key: None, name: name.into() }, ..new_stop(StopScope::Installation) }
 }
 
 async fn create(store: &TestStore, stop: Stop) -> CreateStopResult {
@@ -104,17 +110,54 @@ pub(super) async fn the_same_scope_is_stopped_once(store: TestStore) {
 }
 
 pub(super) async fn a_stop_replaces_that_of_the_configuration_and_one_with_another_mode(store: TestStore) {
-    let by =
-        |name: &str| Stop { by: StopAuthor { api_key: None, name: name.into() }, ..new_stop(StopScope::Installation) };
-    let CreateStopResult::Created(configured) = create(&store, by(CONFIGURATION_AUTHOR)).await else { panic!() };
-    let CreateStopResult::Created(taken_over) = create(&store, by("restore")).await else { panic!() };
+    let CreateStopResult::Created(configured) = create(&store, stop_by(CONFIGURATION_AUTHOR)).await else { panic!() };
+    let CreateStopResult::Created(taken_over) = create(&store, stop_by("restore")).await else { panic!() };
     assert_eq!((taken_over.id, taken_over.by.name.as_str()), (configured.id, "restore"));
-    let kept = create(&store, Stop { mode: StopMode::Refuse, ..by(CONFIGURATION_AUTHOR) }).await;
+    let kept = create(&store, Stop { mode: StopMode::Refuse, ..stop_by(CONFIGURATION_AUTHOR) }).await;
     assert_eq!(kept, CreateStopResult::AlreadyStopped(taken_over.clone()));
-    let stricter = create(&store, Stop { mode: StopMode::Refuse, ..by("tests") }).await;
+    let stricter = create(&store, Stop { mode: StopMode::Refuse, ..stop_by("tests") }).await;
     assert!(matches!(stricter, CreateStopResult::Created(stop) if stop.id == configured.id));
     let all = store.stops(None).await.unwrap();
     assert_eq!(all.iter().map(|stop| stop.mode).collect::<Vec<_>>(), [StopMode::Refuse]);
+}
+
+pub(super) async fn the_stop_of_the_journal_of_erasures_stands_beside_others(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k"), T0).await.id;
+    let mut beside = Vec::new();
+    for other in [
+        stop_by(CONFIGURATION_AUTHOR),
+        stop_by("restore"),
+        Stop { mode: StopMode::Refuse, ..new_stop(StopScope::Installation) },
+    ] {
+        let CreateStopResult::Created(other) = create(&store, other).await else { panic!() };
+        let journal = create(&store, stop_by(ERASURE_JOURNAL_AUTHOR)).await;
+        let CreateStopResult::Created(journal) = journal else { panic!("{journal:?}") };
+        assert_eq!(store.stops(None).await.unwrap(), [other.clone(), journal.clone()]);
+
+        resume(&store, &journal, None, T0).await;
+        release_all(&store, T0).await;
+
+        assert_eq!(store.stops(None).await.unwrap(), std::slice::from_ref(&other));
+        assert_eq!(lease_ids(&store, T0).await, []);
+        beside.push(other);
+    }
+    let journal = create(&store, stop_by(ERASURE_JOURNAL_AUTHOR)).await;
+    let CreateStopResult::Created(journal) = journal else { panic!("{journal:?}") };
+    assert_eq!(
+        create(&store, stop_by(ERASURE_JOURNAL_AUTHOR)).await,
+        CreateStopResult::AlreadyStopped(journal.clone())
+    );
+    resume(&store, &beside[2], None, T0).await;
+    release_all(&store, T0).await;
+    let later = create(&store, new_stop(StopScope::Installation)).await;
+    let CreateStopResult::Created(later) = later else { panic!("{later:?}") };
+    assert_ne!(later.id, journal.id);
+    for ended in [&later, &journal] {
+        assert_eq!(lease_ids(&store, T0).await, []);
+        resume(&store, ended, None, T0).await;
+        release_all(&store, T0).await;
+    }
+    assert_eq!(lease_ids(&store, T0).await, [email]);
 }
 
 pub(super) async fn a_replayed_creation_stops_nothing_again(store: TestStore) {
