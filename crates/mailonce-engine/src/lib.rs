@@ -195,7 +195,7 @@ use crate::{
     events::{EventWakeUps, Events},
     handoff::{Handoffs, transport_selector::TransportSelector},
     inbound::{Inbound, local::LocalTransport},
-    inbox::Inboxes,
+    inbox::{Artifacts, Inboxes},
     outbound::{Drafts, Outbound, replay_cache::ReplayCache},
     outbox::Outboxes,
     runtime::{
@@ -224,8 +224,10 @@ pub struct Engine {
     pub access: Arc<Access>,
     /// Rules, lists, budgets, suppressions.
     pub control: Arc<Control>,
-    /// Inboxes, messages, artifacts, watches.
+    /// Inboxes, messages, labels.
     pub inboxes: Arc<Inboxes>,
+    /// Codes and links in messages, watches, waiting for messages.
+    pub artifacts: Arc<Artifacts>,
     /// Events, endpoints, notices.
     pub events: Arc<Events>,
     /// Sending, idempotency keys, email commands.
@@ -303,6 +305,7 @@ impl Engine {
         let access = Arc::new(Access::new(Arc::clone(&ctx)));
         let control = Arc::new(Control::new(Arc::clone(&ctx), Arc::clone(&access)));
         let inboxes = Arc::new(Inboxes::new(Arc::clone(&ctx), Arc::clone(&access)));
+        let artifacts = Arc::new(Artifacts::new(Arc::clone(&ctx), Arc::clone(&access), Arc::clone(&inboxes)));
         let search = Arc::new(Search::new(Arc::clone(&ctx), Arc::clone(&inboxes), event_wake_ups.search_wakeup()));
         let events = Arc::new(Events::new(Arc::clone(&ctx), Arc::clone(&access), event_wake_ups));
         let handoffs = Arc::new(Handoffs::new(Arc::clone(&ctx), Arc::clone(&access), Arc::clone(&control)));
@@ -341,6 +344,7 @@ impl Engine {
             access,
             control,
             inboxes,
+            artifacts,
             events,
             outbound,
             drafts,

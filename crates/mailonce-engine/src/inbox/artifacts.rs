@@ -2,7 +2,7 @@
 
 use crate::{
     access::caller::Caller,
-    inbox::Inboxes,
+    inbox::{Artifacts, Inboxes},
     runtime::{
         keyed_call::{KeyedCall, operation},
         problems::{key_mismatch, unavailable},
@@ -76,20 +76,11 @@ pub fn may_see_value(caller: &Caller, artifact: &Artifact) -> bool {
 
 impl Inboxes {
     /// Decrypts the value of an artifact.
-    fn decrypt_artifact(&self, mut artifact: Artifact) -> Result<Artifact, Problem> {
+    pub(super) fn decrypt_artifact(&self, mut artifact: Artifact) -> Result<Artifact, Problem> {
         let value = self.ctx.packer.unpack_text(&artifact.extracted.value).map(Cow::into_owned);
         artifact.extracted.value =
             value.ok_or_else(|| Problem::new(Code::Internal, "the value cannot be decrypted"))?;
         Ok(artifact)
-    }
-
-    /// One artifact of an inbox that the caller may use.
-    pub async fn artifact(&self, caller: &Caller, id: ArtifactId) -> Result<Artifact, Problem> {
-        caller.require_scope(ApiKeyScope::Read)?;
-        let found = self.ctx.store.artifact(caller.team.id, id).await.map_err(unavailable)?;
-        let artifact = found.ok_or_else(|| artifact_not_found(id))?;
-        self.inbox(caller, artifact.inbox).await.map_err(|_not_theirs| artifact_not_found(id))?;
-        self.decrypt_artifact(artifact)
     }
 
     /// The artifacts of a message, best first.
@@ -101,6 +92,17 @@ impl Inboxes {
             artifacts.extend(found.map(|artifact| self.decrypt_artifact(artifact)).transpose()?);
         }
         Ok(artifacts)
+    }
+}
+
+impl Artifacts {
+    /// One artifact of an inbox that the caller may use.
+    pub async fn artifact(&self, caller: &Caller, id: ArtifactId) -> Result<Artifact, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        let found = self.ctx.store.artifact(caller.team.id, id).await.map_err(unavailable)?;
+        let artifact = found.ok_or_else(|| artifact_not_found(id))?;
+        self.inboxes.inbox(caller, artifact.inbox).await.map_err(|_not_theirs| artifact_not_found(id))?;
+        self.inboxes.decrypt_artifact(artifact)
     }
 
     /// Consumes an artifact. Only the first purpose gets it; a repeat for the same purpose gets it again.
@@ -143,8 +145,12 @@ impl Inboxes {
             self.ctx.store.consume_artifact(caller.team.id, id, request, operation, now).await.map_err(unavailable)?;
         crate::failpoint!("after-consume");
         let (outcome, answer) = match result {
-            IdempotentResult::Done(ConsumeResult::First(artifact)) => ("first", self.decrypt_artifact(artifact)),
-            IdempotentResult::Done(ConsumeResult::Replayed(artifact)) => ("again", self.decrypt_artifact(artifact)),
+            IdempotentResult::Done(ConsumeResult::First(artifact)) => {
+                ("first", self.inboxes.decrypt_artifact(artifact))
+            }
+            IdempotentResult::Done(ConsumeResult::Replayed(artifact)) => {
+                ("again", self.inboxes.decrypt_artifact(artifact))
+            }
             IdempotentResult::Done(ConsumeResult::ConsumedByOther(artifact)) => {
                 ("gone", Err(already_consumed(&artifact)))
             }
@@ -183,7 +189,7 @@ impl Inboxes {
         (purpose, after): (String, EventCursor),
         keyed_call: Option<KeyedCall>,
     ) -> Result<Artifact, Problem> {
-        self.inbox(caller, inbox).await?;
+        self.inboxes.inbox(caller, inbox).await?;
         let after = self.ctx.seq_of(Some(after))?;
         let matches = self.matching_artifacts(caller, inbox, query, (after, &|_| true)).await?;
         let best = matches.first().ok_or_else(|| no_match(query))?;
@@ -279,7 +285,7 @@ impl Inboxes {
         {
             MarkAppliedResult::Done(artifact) => {
                 self.ctx.metrics.record_artifact("applied");
-                self.decrypt_artifact(artifact)
+                self.inboxes.decrypt_artifact(artifact)
             }
             MarkAppliedResult::NotYours(artifact) if artifact.consumption.is_none() => {
                 Err(Problem::new(Code::NotConsumed, "this artifact has not been consumed yet; consume it first"))
@@ -297,7 +303,7 @@ impl Inboxes {
         request: WatchRequest,
         keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<Watch>, Problem> {
-        self.inbox(caller, inbox).await?;
+        self.inboxes.inbox(caller, inbox).await?;
         let now = self.ctx.now();
         let watch = Watch {
             id: WatchId(self.ctx.new_id(now)),
@@ -328,7 +334,7 @@ impl Inboxes {
         caller.require_scope(ApiKeyScope::Read)?;
         let found = self.ctx.store.watch_of(caller.team.id, id).await.map_err(unavailable)?;
         let watch = found.ok_or_else(|| watch_not_found(id))?;
-        self.inbox(caller, watch.inbox).await.map_err(|_not_theirs| watch_not_found(id))?;
+        self.inboxes.inbox(caller, watch.inbox).await.map_err(|_not_theirs| watch_not_found(id))?;
         Ok(watch)
     }
 

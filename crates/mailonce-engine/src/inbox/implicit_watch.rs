@@ -5,7 +5,7 @@
 use crate::{
     access::caller::Caller,
     inbox::{
-        Inboxes,
+        Artifacts,
         artifacts::{ArtifactQuery, already_consumed},
         take::TakeRequest,
         wait::WaitFilter,
@@ -38,7 +38,7 @@ fn is_unused_own(artifact: &Artifact, purpose: &str) -> bool {
     artifact.is_held_by(purpose) && artifact.applied_at.is_none()
 }
 
-impl Inboxes {
+impl Artifacts {
     /// Consumes the newest artifact in the implicit watch of the consumer that no other consumer took. A repeat gets the
     /// artifact that it has.
     pub(super) async fn take_in_implicit_watch(

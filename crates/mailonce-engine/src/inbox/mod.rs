@@ -27,3 +27,16 @@ impl Inboxes {
         Self { ctx, access }
     }
 }
+
+/// Codes and links in messages, watches for them, and waiting for messages.
+pub struct Artifacts {
+    ctx: Arc<Context>,
+    access: Arc<Access>,
+    inboxes: Arc<Inboxes>,
+}
+
+impl Artifacts {
+    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>, inboxes: Arc<Inboxes>) -> Self {
+        Self { ctx, access, inboxes }
+    }
+}

@@ -4,7 +4,7 @@
 use crate::{
     access::caller::Caller,
     inbox::{
-        Inboxes,
+        Artifacts,
         artifacts::{ArtifactQuery, already_consumed, no_match},
         implicit_watch::{MAX_LOST_RACES, is_free},
         wait::WaitFilter,
@@ -37,7 +37,7 @@ pub struct TakeRequest {
     pub timeout: Duration,
 }
 
-impl Inboxes {
+impl Artifacts {
     /// Consumes the newest artifact that no other consumer took, and waits for one if there is none.
     pub async fn take_artifact(
         &self,
@@ -82,7 +82,7 @@ impl Inboxes {
         (TakeRequest { query, purpose, .. }, watch): (&TakeRequest, WatchId),
         keyed_call: Option<KeyedCall>,
     ) -> Result<Artifact, Problem> {
-        self.inbox(caller, inbox).await?;
+        self.inboxes.inbox(caller, inbox).await?;
         let watch = self.watch_of_inbox(caller, watch, inbox).await?;
         let counts = |artifact: &Artifact| artifact.authenticated || !watch.require_auth;
         let is_own = |artifact: &Artifact| artifact.is_consumed_by(purpose, Some(watch.id));

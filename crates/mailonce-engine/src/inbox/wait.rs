@@ -2,7 +2,7 @@
 
 use crate::{
     access::{active_keys::invalid_api_key, caller::Caller},
-    inbox::Inboxes,
+    inbox::Artifacts,
     runtime::{epoch::cursor_reset, problems::unavailable},
 };
 use mailonce_core::{
@@ -65,7 +65,7 @@ pub struct ArrivedMessage {
     pub cursor: EventCursor,
 }
 
-impl Inboxes {
+impl Artifacts {
     /// Waits for a matching message. `None` when the timeout passes without one.
     pub async fn wait_for_message(
         &self,
@@ -79,7 +79,7 @@ impl Inboxes {
         let mut key = self.access.subscribe_key_revocation(caller);
         let mut epoch = self.ctx.epoch();
         // Read before the first query, so that a message filed in between has a higher number and is found later.
-        let mut seen = self.inbox(caller, inbox).await?.latest_seq;
+        let mut seen = self.inboxes.inbox(caller, inbox).await?.latest_seq;
         let watch = match filter.watch {
             Some(id) => Some(self.watch_of_inbox(caller, id, inbox).await?),
             None => None,
@@ -116,7 +116,7 @@ impl Inboxes {
                 }
                 // The sequence numbers belong to an earlier epoch.
                 epoch = self.ctx.epoch();
-                (seen, first) = (self.inbox(caller, inbox).await?.latest_seq, true);
+                (seen, first) = (self.inboxes.inbox(caller, inbox).await?.latest_seq, true);
                 new_after = self.start_of_new_messages(caller, inbox, (purpose, watch.as_ref())).await?;
                 continue;
             }
@@ -124,7 +124,7 @@ impl Inboxes {
                 crate::failpoint!("mail-told");
                 let cursor = EventCursor { epoch, seq: message.seq };
                 let mut messages = [message];
-                self.mark_leased_messages(caller.team.id, &mut messages).await.map_err(unavailable)?;
+                self.inboxes.mark_leased_messages(caller.team.id, &mut messages).await.map_err(unavailable)?;
                 let [message] = messages;
                 return Ok(Some(ArrivedMessage { message, cursor }));
             }

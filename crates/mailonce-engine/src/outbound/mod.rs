@@ -31,6 +31,8 @@ pub struct Outbound {
     recent_sends: content_guard::RecentSendWindow,
     fingerprints: content_guard::FingerprintCache,
     message_ids: message_ids::MessageIdCache,
+    /// Stored wording of emails.
+    pub templates: templates::Templates,
 }
 
 impl Outbound {
@@ -41,6 +43,7 @@ impl Outbound {
         replay_cache: Arc<replay_cache::ReplayCache>,
     ) -> Self {
         Self {
+            templates: templates::Templates::new(Arc::clone(&ctx)),
             ctx,
             access,
             control,

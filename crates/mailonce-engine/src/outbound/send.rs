@@ -389,7 +389,7 @@ impl Outbound {
         trace: &mut PolicyTrace,
     ) -> Result<Option<RuleRef>, Problem> {
         trace_refusal(trace, PolicyKind::Request, "request", self.check_request(caller, keyed, now))?;
-        let rendered = Box::pin(self.render_send(caller, keyed)).await;
+        let rendered = Box::pin(self.templates.render_send(caller, keyed)).await;
         trace_refusal(trace, PolicyKind::Request, "template", rendered)?;
         let content = &keyed.request.content;
         let from = content.from.lowercased();

@@ -3,9 +3,10 @@
 
 use crate::{
     access::caller::Caller,
-    outbound::{Outbound, keyed_send::KeyedSend},
+    outbound::keyed_send::KeyedSend,
     runtime::{
         blocking::run_blocking,
+        context::Context,
         keyed_call::{KeyedCall, operation},
         problems::{key_mismatch, unavailable},
         records::{CreateOutcome, CursorPage},
@@ -25,7 +26,7 @@ use mailonce_core::{
 };
 use mailonce_mail::template;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
 
 pub use mailonce_mail::template::{RenderedTemplate, TemplateError};
@@ -85,7 +86,16 @@ fn compile(name: &str, mut source: TemplateSource) -> Result<TemplateSource, Pro
     Ok(source)
 }
 
-impl Outbound {
+/// Stored wording of emails, in versions.
+pub struct Templates {
+    ctx: Arc<Context>,
+}
+
+impl Templates {
+    pub(super) fn new(ctx: Arc<Context>) -> Self {
+        Self { ctx }
+    }
+
     fn require_template_admin(caller: &Caller) -> Result<(), Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()

@@ -200,7 +200,7 @@ async fn consume_code(clients: SimulatedClients, engine: Arc<Engine>, mail: Code
     let wanted = ArtifactQuery { kind: ArtifactKind::Code, from: Some(mail.sender()), subject: None };
     let all = engine.ctx.cursor(0);
     let (consumed, refused) =
-        match engine.inboxes.consume_latest_match(caller, mail.inbox.id, &wanted, (purpose, all), None).await {
+        match engine.artifacts.consume_latest_match(caller, mail.inbox.id, &wanted, (purpose, all), None).await {
             Ok(artifact) => (
                 Some(ConsumedCode { artifact: artifact.id.to_string(), value: artifact.extracted.value }),
                 String::new(),

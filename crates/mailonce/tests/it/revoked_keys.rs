@@ -24,7 +24,7 @@ over_every_engine! {
         let mut reader = node.events.follow_events(&caller, None, EventSelection::default()).await.unwrap();
         let wait = async {
             let filter = WaitFilter::default();
-            node.inboxes.wait_for_message(&caller, inbox.parse().unwrap(), filter, Duration::from_secs(20)).await
+            node.artifacts.wait_for_message(&caller, inbox.parse().unwrap(), filter, Duration::from_secs(20)).await
         };
         let began = Instant::now();
         let revoke = async {

@@ -233,7 +233,7 @@ pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, PathParam(
     responses((status = 200, description = "The artifact", body = ArtifactBody)))]
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
-    let artifact = app.engine.inboxes.artifact(&auth.caller, artifact_id(&id)?).await?;
+    let artifact = app.engine.artifacts.artifact(&auth.caller, artifact_id(&id)?).await?;
     Ok(Json(ArtifactBody::of(&auth.caller, &artifact)).into_response())
 }
 
@@ -252,12 +252,12 @@ pub(crate) async fn consume(
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let id = artifact_id(&id)?;
-    app.engine.inboxes.artifact(&auth.caller, id).await?;
+    app.engine.artifacts.artifact(&auth.caller, id).await?;
     let ConsumeBody { purpose, watch } = body.parse()?;
     let keyed_call = auth.keyed_call("consume", &id.to_string(), &body.canonical()?);
     check_purpose(&purpose)?;
     let watch = watch_id(watch.as_ref())?;
-    let artifact = app.engine.inboxes.consume(&auth.caller, id, purpose, watch, keyed_call).await?;
+    let artifact = app.engine.artifacts.consume(&auth.caller, id, purpose, watch, keyed_call).await?;
     Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::with_value_visible(&artifact, true) }).into_response())
 }
 
@@ -289,13 +289,13 @@ pub(crate) async fn consume_match(
         .into_iter()
         .try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| check_text(at, text)))?;
     let query = ArtifactQuery { kind, from, subject };
-    let inboxes = &app.engine.inboxes;
+    let artifacts = &app.engine.artifacts;
     let artifact = if let Some(after) = after {
-        inboxes.consume_latest_match(&auth.caller, inbox.id, &query, (purpose, after), keyed_call).await?
+        artifacts.consume_latest_match(&auth.caller, inbox.id, &query, (purpose, after), keyed_call).await?
     } else {
         let request = TakeRequest { query, purpose, watch, timeout };
         // Boxed: otherwise every connection would reserve the memory of this large future.
-        Box::pin(inboxes.take_artifact(&auth.caller, inbox.id, &request, keyed_call)).await?
+        Box::pin(artifacts.take_artifact(&auth.caller, inbox.id, &request, keyed_call)).await?
     };
     Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::with_value_visible(&artifact, true) }).into_response())
 }
@@ -312,9 +312,9 @@ pub(crate) async fn applied(
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let id = artifact_id(&id)?;
-    app.engine.inboxes.artifact(&auth.caller, id).await?;
+    app.engine.artifacts.artifact(&auth.caller, id).await?;
     let ArtifactAppliedBody { purpose } = body.parse()?;
     check_purpose(&purpose)?;
-    let artifact = app.engine.inboxes.mark_applied(&auth.caller, id, &purpose).await?;
+    let artifact = app.engine.artifacts.mark_applied(&auth.caller, id, &purpose).await?;
     Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::of(&auth.caller, &artifact) }).into_response())
 }

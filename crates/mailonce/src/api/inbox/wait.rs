@@ -94,7 +94,7 @@ pub(crate) async fn wait(
     let inbox = find_inbox(&app, &auth, &id).await?;
     let (filter, timeout) = query.0.parse(&app)?;
     // Boxed: otherwise every connection would reserve the memory of this large future.
-    let waited = Box::pin(app.engine.inboxes.wait_for_message(&auth.caller, inbox.id, filter, timeout)).await?;
+    let waited = Box::pin(app.engine.artifacts.wait_for_message(&auth.caller, inbox.id, filter, timeout)).await?;
     let Some(arrived) = waited else { return Ok(StatusCode::NO_CONTENT.into_response()) };
     let cursor = arrived.cursor.to_string();
     let message = MessageBody::of(&app, &arrived.message);

@@ -126,7 +126,7 @@ pub(crate) async fn create(
     let digest_input = digest_input.to_string();
     let keyed_call = auth.keyed_call("watches", &inbox.id.to_string(), digest_input.as_bytes());
     let request = WatchRequest { resend_budget: budget, duration_ms, require_auth };
-    let watch = app.engine.inboxes.create_watch(&auth.caller, inbox.id, request, keyed_call).await?;
+    let watch = app.engine.artifacts.create_watch(&auth.caller, inbox.id, request, keyed_call).await?;
     Ok(created_response(watch.is_new, Json(WatchBody::of(&app, &watch.value))))
 }
 
@@ -135,7 +135,7 @@ pub(crate) async fn create(
     responses((status = 200, description = "The watch", body = WatchBody)))]
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
-    let watch = app.engine.inboxes.watch(&auth.caller, watch_id(&id)?).await?;
+    let watch = app.engine.artifacts.watch(&auth.caller, watch_id(&id)?).await?;
     Ok(Json(WatchBody::of(&app, &watch)).into_response())
 }
 
@@ -150,6 +150,6 @@ pub(crate) async fn spend(State(app): State<App>, auth: AuthedRequest, PathParam
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let id = watch_id(&id)?;
     let keyed_call = auth.keyed_call("watches/resend", &id.to_string(), b"");
-    let watch = app.engine.inboxes.spend_resend(&auth.caller, id, keyed_call).await?;
+    let watch = app.engine.artifacts.spend_resend(&auth.caller, id, keyed_call).await?;
     Ok(Json(WatchBody::of(&app, &watch)).into_response())
 }

@@ -284,7 +284,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     let part = |text: Option<String>| text.filter(|text| !text.is_empty());
     let variables = parse_variables(variables.unwrap_or_default());
     let source = TemplateSource { subject, text: part(text), html: part(html), variables };
-    let created = app.engine.outbound.create_template(&auth.caller, name, source, keyed_call).await?;
+    let created = app.engine.outbound.templates.create_template(&auth.caller, name, source, keyed_call).await?;
     Ok(created_response(created.is_new, Json(TemplateBody::from(created.value))))
 }
 
@@ -294,7 +294,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.outbound.templates(&auth.caller, before, limit).await?;
+    let page = app.engine.outbound.templates.templates(&auth.caller, before, limit).await?;
     let data = page.rows.into_iter().map(TemplateBody::from).collect();
     Ok(Json(TemplatePage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -309,8 +309,8 @@ pub(crate) async fn read(
     query: QueryParams<VersionQuery>,
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
-    let template = app.engine.outbound.template(&auth.caller, &name, query.0.parse()?).await?;
-    let versions = app.engine.outbound.template_versions(&auth.caller, template.id).await?;
+    let template = app.engine.outbound.templates.template(&auth.caller, &name, query.0.parse()?).await?;
+    let versions = app.engine.outbound.templates.template_versions(&auth.caller, template.id).await?;
     let version =
         |(version, at): (u32, mailonce_core::time::Time)| TemplateVersionBody { version, created_at: at.to_string() };
     let versions = versions.into_iter().map(version).collect();
@@ -334,7 +334,7 @@ pub(crate) async fn change(
     let TemplatePatchBody { version, subject, text, html, variables } = body.parse()?;
     let change = WordingChange { subject, text, html, variables: variables.map(parse_variables) };
     let apply = |source: &mut TemplateSource| change.apply(source);
-    let template = app.engine.outbound.change_template(&auth.caller, &name, version, apply).await?;
+    let template = app.engine.outbound.templates.change_template(&auth.caller, &name, version, apply).await?;
     Ok(Json(TemplateBody::from(template)).into_response())
 }
 
@@ -348,7 +348,7 @@ pub(crate) async fn remove(
     query: QueryParams<VersionQuery>,
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let template = app.engine.outbound.remove_template(&auth.caller, &name, query.0.parse()?).await?;
+    let template = app.engine.outbound.templates.remove_template(&auth.caller, &name, query.0.parse()?).await?;
     Ok(Json(TemplateBody::from(template)).into_response())
 }
 
@@ -366,7 +366,7 @@ pub(crate) async fn preview(
     let PreviewBody { version, variables } = body.parse_or_empty()?;
     let wanted = (name.as_str(), version);
     let (template, rendered) =
-        app.engine.outbound.preview_template(&auth.caller, wanted, variables.unwrap_or_default()).await?;
+        app.engine.outbound.templates.preview_template(&auth.caller, wanted, variables.unwrap_or_default()).await?;
     let RenderedTemplate { subject, text, html } = rendered;
     let body = TemplatePreviewBody { name: template.name, version: template.version, subject, text, html };
     Ok(Json(body).into_response())
@@ -388,6 +388,6 @@ pub(crate) async fn validate(
     let change = WordingChange { subject, text, html, variables: None };
     let apply = |source: &mut TemplateSource| change.apply(source);
     let wanted = (name.as_str(), version);
-    let check = app.engine.outbound.validate_template(&auth.caller, wanted, apply, variables).await?;
+    let check = app.engine.outbound.templates.validate_template(&auth.caller, wanted, apply, variables).await?;
     Ok(Json(TemplateCheckBody::from(check)).into_response())
 }

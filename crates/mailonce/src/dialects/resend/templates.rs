@@ -220,7 +220,7 @@ fn with_dialect_message(problem: Problem) -> Problem {
 }
 
 async fn find_template(app: &App, caller: &Caller, name: &str) -> Result<Template, Problem> {
-    app.engine.outbound.template(caller, name, None).await.map_err(with_dialect_message)
+    app.engine.outbound.templates.template(caller, name, None).await.map_err(with_dialect_message)
 }
 
 /// `POST /templates`.
@@ -234,7 +234,7 @@ pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: Re
     let mut source = TemplateSource { variables: BTreeMap::new(), ..TemplateSource::default() };
     wording.apply(&mut source);
     let keyed_call = auth.keyed_call("templates", "", &body.canonical()?);
-    let created = app.engine.outbound.create_template(&auth.caller, name, source, keyed_call).await?;
+    let created = app.engine.outbound.templates.create_template(&auth.caller, name, source, keyed_call).await?;
     Ok(object_response("template", created.value.id))
 }
 
@@ -247,7 +247,7 @@ pub(super) async fn list(
     let page = query.parse()?;
     let (mut all, mut before): (Vec<TemplateListItem>, Option<Uuid>) = Default::default();
     loop {
-        let read = app.engine.outbound.templates(&auth.caller, before, READ_PAGE).await?;
+        let read = app.engine.outbound.templates.templates(&auth.caller, before, READ_PAGE).await?;
         all.extend(read.rows.into_iter().map(TemplateListItem::from));
         before = read.next;
         if before.is_none() {
@@ -283,7 +283,7 @@ pub(super) async fn change(
         }
     }
     let apply = |source: &mut TemplateSource| wording.apply(source);
-    let changed = app.engine.outbound.change_template(&auth.caller, &name, None, apply).await;
+    let changed = app.engine.outbound.templates.change_template(&auth.caller, &name, None, apply).await;
     Ok(object_response("template", changed.map_err(with_dialect_message)?.id))
 }
 
@@ -309,7 +309,8 @@ pub(super) async fn duplicate(
     for copy in 1..=MAX_COPIES {
         let suffix = if copy == 1 { "-copy".to_owned() } else { format!("-copy-{copy}") };
         let copied = (format!("{}{suffix}", template.name), template.source.clone());
-        match app.engine.outbound.create_template(&auth.caller, copied.0, copied.1, keyed_call.clone()).await {
+        match app.engine.outbound.templates.create_template(&auth.caller, copied.0, copied.1, keyed_call.clone()).await
+        {
             Err(problem) if problem.code == Code::NameTaken => {}
             created => return Ok(object_response("template", created?.value.id)),
         }
@@ -323,7 +324,7 @@ pub(super) async fn remove(
     auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    let removed = app.engine.outbound.remove_template(&auth.caller, &name, None).await;
+    let removed = app.engine.outbound.templates.remove_template(&auth.caller, &name, None).await;
     Ok(deleted_response("template", removed.map_err(with_dialect_message)?.id))
 }
 

@@ -50,13 +50,13 @@ pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> T
     let called_at = engine.ctx.now();
     let artifact = if let Some(message) = &args.message {
         let best = best_artifact(ctx, parse_id("message", message)?, kind).await?;
-        engine.inboxes.consume(ctx.caller, best.id, args.purpose, None, None).await?
+        engine.artifacts.consume(ctx.caller, best.id, args.purpose, None, None).await?
     } else {
         let inbox = find_inbox(ctx, args.inbox.as_deref()).await?;
         let query = ArtifactQuery { kind, from: args.from, subject: args.subject };
         let timeout = parse_wait(args.timeout_s)?;
         let request = TakeRequest { query, purpose: args.purpose, watch: None, timeout };
-        match Box::pin(engine.inboxes.take_artifact(ctx.caller, inbox.id, &request, None)).await {
+        match Box::pin(engine.artifacts.take_artifact(ctx.caller, inbox.id, &request, None)).await {
             // What another `for` took was never this caller's: its own may be on the way.
             Err(problem) if matches!(problem.code, Code::NotFound | Code::AlreadyConsumed) => {
                 return Ok(nothing_found(kind, &problem));

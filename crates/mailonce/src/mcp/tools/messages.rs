@@ -164,7 +164,7 @@ pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, arguments: &Value) -
     };
     // Messages that arrive during the wait have a higher sequence number than this one.
     let start_seq = after.unwrap_or(inbox.latest_seq);
-    let outcome = Box::pin(engine.inboxes.wait_for_message(ctx.caller, inbox.id, filter, timeout)).await?;
+    let outcome = Box::pin(engine.artifacts.wait_for_message(ctx.caller, inbox.id, filter, timeout)).await?;
     let Some(arrived) = outcome else {
         if is_for_consumer {
             let next = "Nothing new arrived in time. Call again with the same `for` to keep waiting.";
