@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    access::team::ApiKeyScope,
+    access::{person::is_zero, team::ApiKeyScope},
     id::{InboxId, OauthClientId, PersonId},
     string_enum::string_enum,
     time::Time,
@@ -100,6 +100,9 @@ pub struct Connection {
     /// Its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<ConnectionEnd>,
+    /// How often the person had signed out everywhere before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sign_outs: u32,
 }
 
 /// Why a code or refresh token was refused.
@@ -232,6 +235,7 @@ mod tests {
             refresh_token: None,
             access_tokens: Vec::new(),
             ended: None,
+            sign_outs: 0,
         }
     }
 

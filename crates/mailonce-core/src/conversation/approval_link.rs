@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{id::PersonId, string_enum::string_enum, time::Time};
+use crate::{access::person::is_zero, id::PersonId, string_enum::string_enum, time::Time};
 
 string_enum! {
     /// What a notification target understands.
@@ -59,6 +59,9 @@ pub struct ApprovalLink {
     /// How the addressee is told; `None` for a link that somebody else passes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notification: Option<Notification>,
+    /// How often the addressee had signed out everywhere before; 0 for a target.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sign_outs: u32,
 }
 
 /// How far an addressee was told.

@@ -114,13 +114,14 @@ impl Access {
         if !kept {
             return Err(Problem::new(Code::NotFound, "the client is no longer registered"));
         }
-        self.store_connection(caller.team.id, access.person, approval).await
+        let person = (access.person, access.sign_outs_of(access.person));
+        self.store_connection(caller.team.id, person, approval).await
     }
 
     async fn store_connection(
         &self,
         team: TeamId,
-        person: PersonId,
+        (person, sign_outs): (PersonId, u32),
         approval: ConnectionApproval,
     ) -> Result<String, Problem> {
         let now = self.ctx.now();
@@ -130,6 +131,7 @@ impl Access {
             person,
             other_teams: Vec::new(),
             signed_in_at: None,
+            sign_outs: Vec::new(),
         };
         let key = ApiKey {
             id: ApiKeyId(id.0),
@@ -162,6 +164,7 @@ impl Access {
             refresh_token: None,
             access_tokens: Vec::new(),
             ended: None,
+            sign_outs,
         };
         let (kind, name, json) = (RecordKind::Connection, id.to_string(), records::encode(&connection)?);
         let record = Record { team, kind, id: id.0, name, rev: 1, created_at: now, json };
@@ -260,7 +263,7 @@ impl Access {
         }
         let id = ConnectionId(record.id);
         let person = self.person_of(record.team, connection.person).await?;
-        let person = person.filter(|view| !view.person.has_signed_out_since(record.created_at));
+        let person = person.filter(|view| !view.person.has_signed_out_since(connection.sign_outs, record.created_at));
         let Some(person) = person else { return Ok(None) };
         let found = self.ctx.store.api_key_by_hash(self.connection_hash(id)).await.map_err(unavailable)?;
         let last_used_at = found.and_then(|(key, _)| key.last_used_at);
@@ -292,13 +295,17 @@ impl Access {
         person: Option<&Person>,
     ) -> Result<Vec<ApiKeyScope>, Problem> {
         let person = person.ok_or_else(|| connection_over("the person was removed"))?;
-        if key.revoked_at.is_some() || person.has_signed_out_since(key.created_at) {
-            return Err(connection_over("the person signed out everywhere"));
+        let signed_out = || connection_over("the person signed out everywhere");
+        if key.revoked_at.is_some() {
+            return Err(signed_out());
         }
         let record = self.ctx.store.record(key.team, RecordKind::Connection, key.id.0).await.map_err(unavailable)?;
         let connection = record.as_ref().map(records::decode::<Connection>).transpose()?;
         let connection = connection.filter(|connection| connection.ended.is_none());
         let connection = connection.ok_or_else(|| connection_over("it was ended"))?;
+        if person.has_signed_out_since(connection.sign_outs, key.created_at) {
+            return Err(signed_out());
+        }
         Ok(connection.allowed_scopes(&person.scopes()))
     }
 

@@ -118,12 +118,14 @@ impl Access {
             return Err(refused("your account belongs to no team of this server; ask an admin"));
         };
         self.spend_flow(flow, *first).await?;
-        let mut people = Vec::with_capacity(teams.len());
+        let (mut people, mut sign_outs) = (Vec::with_capacity(teams.len()), Vec::with_capacity(teams.len()));
         for team in teams {
-            people.push((team, self.ensure_external_person(team, identity, role).await?.id));
+            let view = self.ensure_external_person(team, identity, role).await?;
+            sign_outs.push((view.id, view.person.sign_outs));
+            people.push((team, view.id));
         }
         let (team, person) = people.remove(0);
-        self.start_session(SignIn { team, person, other_teams: people, client }).await
+        self.start_session(SignIn { team, person, other_teams: people, sign_outs, client }).await
     }
 
     async fn teams_of_identity(&self, identity: &ExternalIdentity) -> Result<Vec<TeamId>, Problem> {
@@ -194,6 +196,7 @@ impl Access {
             },
             operator: existing.is_some_and(|person| person.operator),
             signed_out_at: None,
+            sign_outs: 0,
         };
         self.ensure_person(team, &self.account_name(identity), describe).await
     }

@@ -201,7 +201,7 @@ impl Access {
     /// Stores new tokens of a connection. `None` when it changed since it was read.
     async fn issue_tokens(&self, record: &Record, connection: &Connection) -> Result<Option<NewTokens>, GrantError> {
         let person = self.person_of(record.team, connection.person).await?;
-        let person = person.filter(|view| !view.person.has_signed_out_since(record.created_at));
+        let person = person.filter(|view| !view.person.has_signed_out_since(connection.sign_outs, record.created_at));
         let person = person.ok_or(GrantError::Invalid("the person was removed or signed out everywhere"))?;
         let (id, now): (_, Time) = (ConnectionId(record.id), self.ctx.now());
         let access_token = format!("{ACCESS_TOKEN_PREFIX}{}_{}", id.0.simple(), self.random_letters());

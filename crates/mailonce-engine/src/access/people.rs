@@ -217,8 +217,8 @@ impl Access {
             let record = self.ctx.store.record(team, kind, id.0).await.map_err(unavailable)?;
             let record = record.ok_or_else(|| person_not_found(id))?;
             let now = self.ctx.now();
-            let person = Person { signed_out_at: Some(now), ..records::decode(&record)? };
-            let edit = record.edit(records::encode(&person)?);
+            let person: Person = records::decode(&record)?;
+            let edit = record.edit(records::encode(&person.signed_out(now))?);
             let changed = self.ctx.store.change_record(edit, operation.clone(), now).await;
             self.credentials.clear();
             match changed.map_err(unavailable)? {
@@ -277,8 +277,9 @@ impl Access {
             let address = person.address.clone().or(view.person.address.clone());
             // Whoever has a session or link of the person so far must not become an operator by it.
             let is_raised = person.operator && !view.person.operator;
-            let signed_out_at = if is_raised { Some(now) } else { view.person.signed_out_at };
-            let next = Person { address, signed_out_at, ..person };
+            let Person { signed_out_at, sign_outs, .. } = view.person;
+            let next = Person { address, signed_out_at, sign_outs, ..person };
+            let next = if is_raised { next.signed_out(now) } else { next };
             if next == view.person {
                 return Ok(view);
             }

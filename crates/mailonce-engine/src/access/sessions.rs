@@ -72,6 +72,8 @@ pub struct SignIn {
     pub person: PersonId,
     /// The same person in other teams.
     pub other_teams: Vec<(TeamId, PersonId)>,
+    /// How often each of these people had signed out everywhere before.
+    pub sign_outs: Vec<(PersonId, u32)>,
     /// The client's address, if it is known.
     pub client: Option<IpAddr>,
 }
@@ -98,6 +100,12 @@ fn signed_in_at(key: &ApiKey) -> Time {
     key.details.on_behalf_of.as_ref().and_then(|access| access.signed_in_at).unwrap_or(key.created_at)
 }
 
+/// Whether the person of a session signed out everywhere since.
+fn is_signed_out(key: &ApiKey, person: &Person) -> bool {
+    let access = key.details.on_behalf_of.as_ref();
+    person.has_signed_out_since(access.map_or(0, |access| access.sign_outs_of(access.person)), signed_in_at(key))
+}
+
 /// Refuses a session that its person ended, or that was unused for too long. Returns the person's scopes otherwise.
 pub(super) fn check_session(
     key: &ApiKey,
@@ -106,7 +114,7 @@ pub(super) fn check_session(
     now: Time,
 ) -> Result<Vec<ApiKeyScope>, Problem> {
     let person = person.ok_or_else(|| session_ended("the person was removed"))?;
-    if key.revoked_at.is_some() || person.has_signed_out_since(signed_in_at(key)) {
+    if key.revoked_at.is_some() || is_signed_out(key, person) {
         return Err(session_ended("you signed out"));
     }
     if !key.is_active(now) {
@@ -176,8 +184,13 @@ impl Access {
         self.remove_expired_links(team).await?;
         let now = self.ctx.now();
         let (id, secret, expires_at) = (self.ctx.new_id(now), self.new_secret(), now.plus(LINK_MS));
-        let link =
-            SignInLink { person: person.id, secret_hash: self.link_hash(id, &secret), expires_at, loopback_only };
+        let link = SignInLink {
+            person: person.id,
+            secret_hash: self.link_hash(id, &secret),
+            expires_at,
+            loopback_only,
+            sign_outs: person.person.sign_outs,
+        };
         let json = records::encode(&link)?;
         let record =
             Record { team, kind: RecordKind::SignInLink, id, name: id.to_string(), rev: 1, created_at: now, json };
@@ -200,7 +213,7 @@ impl Access {
     }
 
     /// The link of a token with its person, if it can still be used. `is_local`: by a browser on the server's own machine.
-    async fn find_link(&self, token: &str, is_local: bool) -> Result<(Record, SignInLink, PersonView), Problem> {
+    async fn find_link(&self, token: &str, is_local: bool) -> Result<(Record, PersonView), Problem> {
         let (id, secret) = parse_token(token).ok_or_else(link_gone)?;
         let record = self.ctx.store.record_of_any_team(RecordKind::SignInLink, id).await.map_err(unavailable)?;
         let record = record.ok_or_else(link_gone)?;
@@ -218,15 +231,15 @@ impl Access {
         }
         let person = self.person_of(record.team, link.person).await?.ok_or_else(link_gone)?;
         // Whoever signs out everywhere ends the links that were made before, too.
-        if person.person.has_signed_out_since(record.created_at) {
+        if person.person.has_signed_out_since(link.sign_outs, record.created_at) {
             return Err(link_gone());
         }
-        Ok((record, link, person))
+        Ok((record, person))
     }
 
     /// The person whom a link would sign in. It changes nothing, because programs that check links open them.
     pub async fn preview_sign_in_link(&self, token: &str, is_local: bool) -> Result<PersonView, Problem> {
-        Ok(self.find_link(token, is_local).await?.2)
+        Ok(self.find_link(token, is_local).await?.1)
     }
 
     /// Signs a person in with a link. It works once.
@@ -236,12 +249,12 @@ impl Access {
         client: Option<IpAddr>,
         is_local: bool,
     ) -> Result<NewSession, Problem> {
-        let (record, link, _) = self.find_link(token, is_local).await?;
-        let (team, person) = (record.team, link.person);
+        let (record, view) = self.find_link(token, is_local).await?;
+        let (team, person, sign_outs) = (record.team, view.id, vec![(view.id, view.person.sign_outs)]);
         // Of two that come at the same time, one removes it.
         let removed = self.ctx.store.remove_record(team, record.kind, record.id).await.map_err(unavailable)?;
         removed.ok_or_else(link_gone)?;
-        self.start_session(SignIn { team, person, other_teams: Vec::new(), client }).await
+        self.start_session(SignIn { team, person, other_teams: Vec::new(), sign_outs, client }).await
     }
 
     /// Starts a session of a person who proved who they are.
@@ -259,11 +272,14 @@ impl Access {
         expires_at: Time,
     ) -> Result<NewSession, Problem> {
         let (now, secret) = (self.ctx.now(), self.new_secret());
+        let mut sign_outs = sign_in.sign_outs;
+        sign_outs.retain(|(_, count)| *count > 0);
         let access = PersonalAccess {
             kind: PersonalAccessKind::Session,
             person: sign_in.person,
             other_teams: sign_in.other_teams,
             signed_in_at: Some(signed_in_at),
+            sign_outs,
         };
         let details = ApiKeyDetails {
             expires_at: Some(expires_at),
@@ -301,14 +317,14 @@ impl Access {
         let (_, person) = *access.other_teams.iter().find(|(other, _)| *other == team).ok_or_else(not_found)?;
         let view = self.person_of(team, person).await?.ok_or_else(not_found)?;
         let signed_in_at = signed_in_at(&caller.key);
-        if view.person.has_signed_out_since(signed_in_at) {
+        if view.person.has_signed_out_since(access.sign_outs_of(person), signed_in_at) {
             return Err(Problem::new(Code::NotFound, "you signed out of this team; sign in again to act in it"));
         }
         let mut other_teams = access.other_teams.clone();
         other_teams.retain(|(other, _)| *other != team);
         other_teams.push((caller.team.id, access.person));
         let expires_at = caller.key.details.expires_at.unwrap_or_else(|| self.ctx.now());
-        let sign_in = SignIn { team, person, other_teams, client: None };
+        let sign_in = SignIn { team, person, other_teams, sign_outs: access.sign_outs.clone(), client: None };
         let new = self.store_session(sign_in, signed_in_at, expires_at).await?;
         self.end_session(caller).await?;
         Ok(new)
@@ -354,15 +370,21 @@ mod tests {
 
     #[test]
     fn a_session_ends_by_time_by_rest_and_by_its_person() {
-        let ada =
-            Person { name: "Ada".into(), address: None, role: Role::Viewer, operator: false, signed_out_at: None };
+        let ada = Person {
+            name: "Ada".into(),
+            address: None,
+            role: Role::Viewer,
+            operator: false,
+            signed_out_at: None,
+            sign_outs: 0,
+        };
         let key = session(100, SESSION_MS);
         let check = |person: Option<&Person>, used: i64, now: i64| check_session(&key, person, Time(used), Time(now));
         assert_eq!(check(Some(&ada), 0, 200).unwrap(), [ApiKeyScope::Read]);
         assert!(check(Some(&ada), 0, 100 + IDLE_MS - 1).is_ok() && check(Some(&ada), 0, 100 + IDLE_MS).is_err());
         assert!(check(Some(&ada), IDLE_MS, 100 + IDLE_MS).is_ok());
         assert!(check(Some(&ada), SESSION_MS, SESSION_MS).is_err() && check(None, 0, 200).is_err());
-        let out = Person { signed_out_at: Some(Time(150)), ..ada.clone() };
+        let out = ada.clone().signed_out(Time(50));
         assert_eq!(check(Some(&out), 0, 200).unwrap_err().code, Code::SessionEnded);
         let admin = Person { role: Role::Admin, ..ada };
         assert!(check(Some(&admin), 0, 200).unwrap().contains(&ApiKeyScope::Admin));

@@ -101,6 +101,7 @@ pub(super) fn link_caller(team: Team, link: Uuid, addressee: Addressee, now: Tim
         person: PersonId(addressee.id()),
         other_teams: Vec::new(),
         signed_in_at: None,
+        sign_outs: Vec::new(),
     };
     let details = ApiKeyDetails {
         on_behalf_of: Some(access),
@@ -169,7 +170,7 @@ impl Escalations {
         let name = ApprovalLink::record_name(view.id, addressee);
         if let Some(record) = self.ctx.store.record_by_name(team, kind, &name).await.map_err(unavailable)? {
             let known: ApprovalLink = records::decode(&record)?;
-            let has_ended = self.addressee_name(&record, addressee).await?.is_none();
+            let has_ended = self.addressee_name(&record, &known).await?.is_none();
             if now < known.expires_at && known.digest == preview_digest(view) && !has_ended {
                 return Ok((self.new_link(&record, &known), false));
             }
@@ -189,7 +190,8 @@ impl Escalations {
     ) -> Result<Record, Problem> {
         let (now, escalation) = (self.ctx.now(), view.id);
         let (digest, expires_at) = (preview_digest(view), link_expiry(view, now));
-        let link = ApprovalLink { escalation, addressee, digest, expires_at, notification };
+        let sign_outs = self.sign_outs_of(team, addressee).await?;
+        let link = ApprovalLink { escalation, addressee, digest, expires_at, notification, sign_outs };
         let record = Record {
             team,
             kind: RecordKind::ApprovalLink,
@@ -245,7 +247,7 @@ impl Escalations {
 
     async fn page_of(&self, record: &Record, link: &ApprovalLink, caller: &Caller) -> Result<ApprovalPage, Problem> {
         let view = self.escalation(caller, link.escalation).await?;
-        let addressee = self.addressee_name(record, link.addressee).await?;
+        let addressee = self.addressee_name(record, link).await?;
         let state = match (&addressee, view.escalation.state) {
             (_, state) if state != EscalationState::Open => LinkState::Decided,
             (None, _) => LinkState::Expired,
@@ -259,21 +261,28 @@ impl Escalations {
 
     /// The name of an addressee who may decide by a link; `None` for one who may not, no longer exists, or signed out
     /// everywhere since the link was made.
-    async fn addressee_name(&self, link: &Record, addressee: Addressee) -> Result<Option<String>, Problem> {
-        match addressee {
+    async fn addressee_name(&self, record: &Record, link: &ApprovalLink) -> Result<Option<String>, Problem> {
+        match link.addressee {
             Addressee::Person(id) => {
-                let found = self.access.person_of(link.team, id).await?.map(|view| view.person);
+                let found = self.access.person_of(record.team, id).await?.map(|view| view.person);
                 let may_decide = |person: &Person| {
-                    person.scopes().contains(&ApiKeyScope::Approve) && !person.has_signed_out_since(link.created_at)
+                    person.scopes().contains(&ApiKeyScope::Approve)
+                        && !person.has_signed_out_since(link.sign_outs, record.created_at)
                 };
                 Ok(found.filter(may_decide).map(|person| person.name))
             }
             Addressee::Target(id) => {
                 let kind = RecordKind::NotificationTarget;
-                let record = self.ctx.store.record(link.team, kind, id).await.map_err(unavailable)?;
-                Ok(record.map(|record| record.name))
+                let target = self.ctx.store.record(record.team, kind, id).await.map_err(unavailable)?;
+                Ok(target.map(|target| target.name))
             }
         }
+    }
+
+    /// How often an addressee signed out everywhere; 0 for a target.
+    async fn sign_outs_of(&self, team: TeamId, addressee: Addressee) -> Result<u32, Problem> {
+        let Addressee::Person(id) = addressee else { return Ok(0) };
+        Ok(self.access.person_of(team, id).await?.map_or(0, |view| view.person.sign_outs))
     }
 
     /// The tokens of the addressee's other links whose questions are open, oldest first.
@@ -289,7 +298,7 @@ impl Escalations {
                     continue;
                 }
                 if self.is_open(own.team, other.escalation).await?
-                    && self.addressee_name(record, other.addressee).await?.is_some()
+                    && self.addressee_name(record, &other).await?.is_some()
                 {
                     tokens.push(self.link_token(record.id));
                 }

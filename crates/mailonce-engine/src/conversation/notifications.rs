@@ -4,7 +4,10 @@
 //! log. An attempt is recorded before it is made, so that nodes do not make the same one.
 
 use mailonce_core::{
-    access::team::{ApiKeyScope, Team},
+    access::{
+        person::Person,
+        team::{ApiKeyScope, Team},
+    },
     conversation::{
         approval_link::{Addressee, ApprovalLink, Notification},
         escalation::{Escalation, EscalationState},
@@ -75,8 +78,9 @@ impl Recipient {
     }
 
     /// Whether a link that was made then no longer works, because the person signed out everywhere.
-    fn has_ended(&self, link: &Record) -> bool {
-        matches!(self, Self::Person { view, .. } if view.person.has_signed_out_since(link.created_at))
+    fn has_ended(&self, record: &Record, link: &ApprovalLink) -> bool {
+        let is_over = |person: &Person| person.has_signed_out_since(link.sign_outs, record.created_at);
+        matches!(self, Self::Person { view, .. } if is_over(&view.person))
     }
 }
 
@@ -274,7 +278,9 @@ impl Escalations {
             // The token of a link stays that of what was shown, so another content gets another link.
             // An expired one may be removed at any time.
             Some((link, record))
-                if link.digest == preview_digest(&view) && !recipient.has_ended(&record) && now < link.expires_at =>
+                if link.digest == preview_digest(&view)
+                    && !recipient.has_ended(&record, &link)
+                    && now < link.expires_at =>
             {
                 let link = match notification_of(&link, asked) {
                     Some(_) => link,

@@ -136,6 +136,7 @@ async fn link_in_ledger(engine: &Engine, args: &LoginArgs, role: Role) -> anyhow
         role,
         operator: args.operator,
         signed_out_at: None,
+        sign_outs: 0,
     };
     let link = engine.access.create_sign_in_link_directly(team, person, false).await.map_err(problem_error)?;
     let url = sign_in_url(&args.target.public_url()?, &link.token);

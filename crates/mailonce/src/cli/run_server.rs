@@ -173,8 +173,14 @@ async fn dev_sign_in_link(engine: &Engine, key: &str, url: &str) -> anyhow::Resu
     let failed =
         |problem: mailonce_core::problem::Problem| anyhow::anyhow!("creating the sign-in link: {}", problem.detail);
     let caller = engine.access.authenticate(key, Channel::Cli).await.map_err(failed)?;
-    let person =
-        Person { name: DEV_PERSON.into(), address: None, role: Role::Admin, operator: true, signed_out_at: None };
+    let person = Person {
+        name: DEV_PERSON.into(),
+        address: None,
+        role: Role::Admin,
+        operator: true,
+        signed_out_at: None,
+        sign_outs: 0,
+    };
     let link = engine.access.create_sign_in_link_directly(caller.team.id, person, true).await.map_err(failed)?;
     Ok(sign_in_url(url, &link.token))
 }

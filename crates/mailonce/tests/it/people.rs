@@ -4,6 +4,7 @@ use mailonce_core::{
     access::person::{Person, Role},
     outbound::email::Channel,
 };
+use mailonce_engine::EngineDeps;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tower::ServiceExt as _;
@@ -230,11 +231,45 @@ over_every_engine! {
         world.call(again.request("GET", "/v1/emails")).await.expect_problem(401, "session_ended");
     }
 
+    async fn signing_out_everywhere_counts_although_the_clocks_of_nodes_differ(world) {
+        let ahead = mailonce::api::router(world.node_with_clock(20_000, EngineDeps::default()).await, false);
+        let there = async |call: TestRequest| {
+            TestResponse::from_response(ahead.clone().oneshot(call.build(world.secret())).await.unwrap()).await
+        };
+        let ada = add_person(&world, "Ada", "admin").await;
+        let asked = world.post("/v1/escalations", &json!({ "question": "May I?" })).await.expect_status(201);
+        let approval = format!("/v1/escalations/{}/approval-links", asked.string_field("id"));
+        let path_in = |link: &TestResponse, mark: &str| {
+            let url = link.string_field("url");
+            url[url.find(mark).unwrap()..].to_owned()
+        };
+        let everywhere = format!("/v1/people/{ada}/sign-out");
+        let old = cookie_of(&there(post(&create_link(&world, &ada).await).anonymous()).await.expect_status(303));
+        let emails = |cookie: &str| get("/v1/emails").anonymous().header("cookie", cookie);
+        world.call(emails(&old)).await.expect_status(200);
+        let sign_in_link = path_in(&there(post(&format!("/v1/people/{ada}/sign-in-links"))).await.expect_status(201), "/sign-in/");
+        let approval_link = path_in(&there(post(&approval).json(&json!({ "person": ada }))).await.expect_status(201), "/a/");
+        // This node writes an earlier time than the other one wrote.
+        world.advance_clock(10_000);
+        world.post(&everywhere, &json!({})).await.expect_status(200);
+        world.call(emails(&old)).await.expect_problem(401, "session_ended");
+        world.call(post(&sign_in_link).anonymous()).await.expect_status(410);
+        world.call(get(&approval_link).anonymous()).await.expect_status(410);
+        // A sign-out by the fast clock does not end what begins after it by the slow one.
+        there(post(&everywhere)).await.expect_status(200);
+        let again = sign_in(&world, &ada).await;
+        world.call(again.request("GET", "/v1/emails")).await.expect_status(200);
+        let fresh = path_in(&world.post(&approval, &json!({ "person": ada })).await.expect_status(201), "/a/");
+        world.call(get(&fresh).anonymous()).await.expect_status(200);
+        world.advance_clock(1_000);
+        world.call(emails(&old)).await.expect_problem(401, "session_ended");
+    }
+
     async fn whoever_is_signed_in_as_a_person_does_not_become_an_operator_with_them(world) {
         let team = world.engine.access.teams().await.unwrap()[0].id;
         let admin = sign_in_as(&world, "Root", "admin").await;
         world.advance_clock(1);
-        let operator = Person { name: "Root".into(), address: None, role: Role::Admin, operator: true, signed_out_at: None };
+        let operator = Person { name: "Root".into(), address: None, role: Role::Admin, operator: true, signed_out_at: None, sign_outs: 0 };
         world.engine.access.create_sign_in_link_directly(team, operator, true).await.unwrap();
         world.call(admin.request("GET", "/v1/teams")).await.expect_problem(401, "session_ended");
     }
@@ -281,7 +316,7 @@ over_every_engine! {
 
     async fn an_admin_of_a_team_cannot_become_an_operator(world) {
         let team = world.engine.access.teams().await.unwrap()[0].id;
-        let operator = Person { name: "Root".into(), address: None, role: Role::Admin, operator: true, signed_out_at: None };
+        let operator = Person { name: "Root".into(), address: None, role: Role::Admin, operator: true, signed_out_at: None, sign_outs: 0 };
         let link = world.engine.access.create_sign_in_link_directly(team, operator, true).await.unwrap();
         let (root, admin) = (link.person.id.to_string(), sign_in_as(&world, "Ada", "admin").await);
         let path = format!("/v1/people/{root}/sign-in-links");
@@ -330,7 +365,7 @@ over_every_engine! {
         assert_eq!(taken.string_field("detail"), "a person was added as Ada before");
         // `dev` makes its link in the ledger: for the person who was added, under the name of today.
         let team = world.engine.access.teams().await.unwrap()[0].id;
-        let person = Person { name: "Ada".into(), address: None, role: Role::Admin, operator: false, signed_out_at: None };
+        let person = Person { name: "Ada".into(), address: None, role: Role::Admin, operator: false, signed_out_at: None, sign_outs: 0 };
         let link = world.engine.access.create_sign_in_link_directly(team, person, true).await.unwrap();
         assert_eq!((link.person.id.to_string(), link.person.person.name.as_str()), (ada, "Countess"));
         assert_eq!(world.get(&format!("/v1/people/{eve}")).await["role"], "viewer");

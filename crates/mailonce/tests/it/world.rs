@@ -201,6 +201,15 @@ impl World {
         Engine::new(store, clock, entropy, deps).await.unwrap()
     }
 
+    /// Another node with the same ledger, whose clock differs from that of the world by so much and then stands still.
+    pub(crate) async fn node_with_clock(&self, ahead_ms: i64, deps: EngineDeps) -> Arc<Engine> {
+        let clock = Arc::new(TestClock(AtomicI64::new(self.clock.now().0 + ahead_ms)));
+        let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(66)));
+        let engine = Engine::new(Arc::clone(self.engine.ctx.store()), clock, entropy, deps).await.unwrap();
+        engine.ctx.confirm_time();
+        engine
+    }
+
     /// Advances the clock.
     pub(crate) fn advance_clock(&self, ms: i64) {
         self.clock.0.fetch_add(ms, Ordering::SeqCst);

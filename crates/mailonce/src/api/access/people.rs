@@ -64,13 +64,13 @@ pub(crate) struct PersonBody {
     pub(super) role: &'static str,
     /// Whether the person may also manage the installation.
     operator: bool,
-    /// Sessions and connections that began before this time are over.
+    /// When the person last signed out everywhere. Sessions, connections and links from before are over.
     signed_out_at: Option<String>,
 }
 
 impl From<PersonView> for PersonBody {
     fn from(view: PersonView) -> Self {
-        let Person { name, address, role, operator, signed_out_at } = view.person;
+        let Person { name, address, role, operator, signed_out_at, sign_outs: _ } = view.person;
         Self {
             id: view.id.to_string(),
             rev: view.rev,
@@ -127,7 +127,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     let NewPersonBody { name, address, role } = body.parse()?;
     let keyed_call = auth.keyed_call("people", "", &body.canonical()?);
     check_required_text("name", &name)?;
-    let person = Person { name, address, role: parse_role(&role)?, operator: false, signed_out_at: None };
+    let person = Person { name, address, role: parse_role(&role)?, operator: false, signed_out_at: None, sign_outs: 0 };
     let created = app.engine.access.create_person(&auth.caller, person, keyed_call).await?;
     Ok(created_response(created.is_new, Json(PersonBody::from(created.value))))
 }
