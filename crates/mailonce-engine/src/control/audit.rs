@@ -2,7 +2,7 @@
 
 use crate::{
     access::{Access, caller::Caller},
-    runtime::{context::Context, problems::unavailable},
+    runtime::{context::Context, problems::unavailable, team_round::TeamRound},
 };
 use mailonce_core::{
     access::{
@@ -179,12 +179,22 @@ impl AuditLog {
 
     /// Removes the entries of all teams whose retention is over.
     pub(crate) async fn prune(&self, access: &Access) -> Result<(), StoreError> {
+        let mut round = TeamRound::default();
         for team in self.ctx.store.teams().await? {
-            let Some(retention) = access.settings_of(team.id).await?.retention.audit_ms else { continue };
-            // Nothing expires while the clock is not confirmed.
-            let Some(cutoff) = self.ctx.time.expiry_cutoff() else { return Ok(()) };
-            while self.ctx.store.prune_audit(team.id, cutoff.plus(-retention), PRUNE_BATCH).await? == PRUNE_BATCH {}
+            let result = self.prune_log_of(team.id, access).await;
+            round.record(team.id, result);
+            if round.must_end() {
+                break;
+            }
         }
+        round.finish(())
+    }
+
+    async fn prune_log_of(&self, team: TeamId, access: &Access) -> Result<(), StoreError> {
+        let Some(retention) = access.settings_of(team).await?.retention.audit_ms else { return Ok(()) };
+        // Nothing expires while the clock is not confirmed.
+        let Some(cutoff) = self.ctx.time.expiry_cutoff() else { return Ok(()) };
+        while self.ctx.store.prune_audit(team, cutoff.plus(-retention), PRUNE_BATCH).await? == PRUNE_BATCH {}
         Ok(())
     }
 }

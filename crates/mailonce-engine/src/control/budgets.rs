@@ -11,6 +11,7 @@ use crate::{
         keyed_call::KeyedCall,
         problems::unavailable,
         records::{self, CreateOutcome, CursorPage},
+        team_round::TeamRound,
     },
 };
 use mailonce_core::{
@@ -91,6 +92,15 @@ pub(crate) struct CachedBudget {
     id: Uuid,
     name: String,
     budget: Budget,
+}
+
+/// One round that releases held email.
+#[derive(Default)]
+struct ReleaseRound {
+    /// What is known of the budgets of each team.
+    usage: BTreeMap<TeamId, BudgetUsage>,
+    teams: TeamRound,
+    released: usize,
 }
 
 fn check_limit(budget: &Budget) -> Result<(), Problem> {
@@ -304,19 +314,59 @@ impl Control {
     /// not come to the end is continued by the next.
     pub async fn release_held_by_budget(&self) -> Result<usize, StoreError> {
         let mut position = self.budget_release_position.lock().await;
-        let (mut after, mut released) = (position.take(), 0);
-        let mut usage: BTreeMap<TeamId, BudgetUsage> = BTreeMap::new();
+        let (mut after, mut round) = (position.take(), ReleaseRound::default());
         for _ in 0..HELD_PAGES_PER_ROUND {
-            let emails = self.ctx.store.emails_held_by_budget(after, HELD_PAGE_SIZE).await?;
+            let emails = match self.ctx.store.emails_held_by_budget(after, HELD_PAGE_SIZE).await {
+                Ok(emails) => emails,
+                // One of them cannot be read, and it is not known which one.
+                Err(StoreError::Corrupt(_)) => {
+                    self.release_held_one_by_one(&mut round).await?;
+                    return round.teams.finish(round.released);
+                }
+                Err(error) => return Err(error),
+            };
             for email in &emails {
-                let usage = usage.entry(email.team).or_default();
-                released += usize::from(self.release_if_room(email, usage).await?);
+                self.release_in_round(email, &mut round).await;
+                if round.teams.must_end() {
+                    *position = Some((email.team, email.id));
+                    return round.teams.finish(round.released);
+                }
             }
-            let Some(last) = emails.last().filter(|_| emails.len() == HELD_PAGE_SIZE) else { return Ok(released) };
+            let Some(last) = emails.last().filter(|_| emails.len() == HELD_PAGE_SIZE) else {
+                return round.teams.finish(round.released);
+            };
             after = Some((last.team, last.id));
         }
         *position = after;
-        Ok(released)
+        round.teams.finish(round.released)
+    }
+
+    /// Releases the oldest held emails of each team without reading those of two teams in one query. An email that
+    /// cannot be read keeps only later ones of its own team waiting.
+    async fn release_held_one_by_one(&self, round: &mut ReleaseRound) -> Result<(), StoreError> {
+        for team in self.ctx.store.teams().await? {
+            let mut after = EmailId(Uuid::nil());
+            for _ in 0..HELD_PAGE_SIZE {
+                let found = self.ctx.store.emails_held_by_budget(Some((team.id, after)), 1).await;
+                let Some(emails) = round.teams.record(team.id, found) else { break };
+                let Some(email) = emails.first().filter(|email| email.team == team.id) else { break };
+                self.release_in_round(email, round).await;
+                after = email.id;
+            }
+            if round.teams.must_end() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn release_in_round(&self, email: &Email, round: &mut ReleaseRound) {
+        // What failed for one email of a team fails for its others, too.
+        if round.teams.has_failed(email.team) {
+            return;
+        }
+        let result = self.release_if_room(email, round.usage.entry(email.team).or_default()).await;
+        round.released += usize::from(round.teams.record(email.team, result).unwrap_or(false));
     }
 
     /// Releases one email if its budgets have room. `usage` is what this round knows of its team's budgets, so that an

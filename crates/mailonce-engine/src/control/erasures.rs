@@ -10,6 +10,7 @@ use crate::{
         keyed_call::{KeyedCall, operation},
         problems::{key_mismatch, unavailable},
         records::{self, CursorPage},
+        team_round::TeamRound,
     },
 };
 use mailonce_core::{
@@ -189,12 +190,17 @@ impl Control {
 
     /// Looks for erasures of all teams that are not done, such as those of a process that was killed.
     pub async fn find_erasures(&self) -> Result<(), StoreError> {
+        let mut round = TeamRound::default();
         for team in self.ctx.store.teams().await? {
-            if !self.running_erasures(team.id).await?.is_empty() {
+            let running = self.running_erasures(team.id).await;
+            if round.record(team.id, running).is_some_and(|running| !running.is_empty()) {
                 self.active_erasures.add(team.id);
             }
+            if round.must_end() {
+                break;
+            }
         }
-        Ok(())
+        round.finish(())
     }
 
     /// How many erasures were requested in this process.
@@ -253,22 +259,24 @@ impl Control {
 
     /// Works on the erasures that this node knows of, with at most this many steps for each. The next call goes on.
     pub async fn run_erasures(&self, max_steps: usize) -> Result<(), StoreError> {
-        // An erasure that fails must not keep the others waiting.
-        let mut failed = None;
+        let mut round = TeamRound::default();
         for team in self.active_erasures.teams() {
-            let mut is_done = true;
-            for record in self.running_erasures(team).await? {
-                match self.run_erasure(record, max_steps).await {
-                    Ok(done) => is_done &= done,
-                    Err(error) => (is_done, failed) = (false, Some(error)),
-                }
+            let running = self.running_erasures(team).await;
+            let mut is_done = running.is_ok();
+            // An erasure that fails must not keep the others of its team waiting.
+            for record in round.record(team, running).unwrap_or_default() {
+                let result = self.run_erasure(record, max_steps).await;
+                is_done &= round.record(team, result).unwrap_or(false);
             }
             if is_done {
                 self.active_erasures.remove(team);
             }
+            if round.must_end() {
+                break;
+            }
         }
-        self.end_stop_of_journal().await?;
-        failed.map_or(Ok(()), Err)
+        let ended = self.end_stop_of_journal().await;
+        round.finish(()).and(ended)
     }
 
     /// Lets email leave again when no restored email to an erased person can be queued any more. The stop may be from a

@@ -1,7 +1,7 @@
 //! Retention: deletes the bodies of emails, the bytes of received mail and events earlier than they would be, if a team
 //! asks for it.
 
-use crate::{access::settings::Retention, control::Control};
+use crate::{access::settings::Retention, control::Control, runtime::team_round::TeamRound};
 use mailonce_core::{
     events::retention::EventRetention,
     id::{InboxId, TeamId},
@@ -25,19 +25,29 @@ impl Control {
     /// Deletes what teams do not want to keep any longer.
     pub async fn apply_retention(&self) -> Result<(), StoreError> {
         let mut progress = self.retention_progress.lock().await;
+        let mut round = TeamRound::default();
         for team in self.ctx.store.teams().await? {
-            let Retention { bodies_ms, raw_ms, events_ms, .. } = self.access.settings_of(team.id).await?.retention;
-            // Nothing expires while the clock is not confirmed.
-            let Some(now) = self.ctx.time.expiry_cutoff() else { return Ok(()) };
-            if let Some(kept) = bodies_ms {
-                self.drop_old_bodies(team.id, now.plus(-kept)).await?;
+            let result = self.apply_retention_of(team.id, &mut progress).await;
+            round.record(team.id, result);
+            if round.must_end() {
+                break;
             }
-            if let Some(kept) = raw_ms {
-                self.drop_old_raw_mail(team.id, now.plus(-kept), &mut progress).await?;
-            }
-            if let Some(kept) = events_ms {
-                self.drop_old_events(team.id, now.plus(-kept)).await?;
-            }
+        }
+        round.finish(())
+    }
+
+    async fn apply_retention_of(&self, team: TeamId, progress: &mut RetentionProgress) -> Result<(), StoreError> {
+        let Retention { bodies_ms, raw_ms, events_ms, .. } = self.access.settings_of(team).await?.retention;
+        // Nothing expires while the clock is not confirmed.
+        let Some(now) = self.ctx.time.expiry_cutoff() else { return Ok(()) };
+        if let Some(kept) = bodies_ms {
+            self.drop_old_bodies(team, now.plus(-kept)).await?;
+        }
+        if let Some(kept) = raw_ms {
+            self.drop_old_raw_mail(team, now.plus(-kept), progress).await?;
+        }
+        if let Some(kept) = events_ms {
+            self.drop_old_events(team, now.plus(-kept)).await?;
         }
         Ok(())
     }

@@ -17,5 +17,6 @@ pub(crate) mod panics;
 pub(crate) mod problems;
 pub mod records;
 pub(crate) mod sealed_answers;
+pub(crate) mod team_round;
 pub mod time;
 pub(crate) mod vault;
