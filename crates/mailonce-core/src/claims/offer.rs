@@ -23,7 +23,8 @@ use crate::{
 pub struct ClaimOffer {
     /// The hash of the payload. Another payload under the same key is a mismatch.
     pub digest: String,
-    /// When it was offered first. The claim is remembered for at least the default time from here.
+    /// When it was offered: first, or latest after its end. The claim is remembered for at least the default time from
+    /// here.
     pub at: Time,
 }
 
@@ -82,7 +83,7 @@ impl NewOffer {
     /// Decides about this offer, from the claim that has the key, and from how often the key was bound before.
     ///
     /// A claim that a caller made without a payload gets this one, whatever its state: the key says that it is the same
-    /// side effect.
+    /// side effect. A repeated offer changes only how long a claim that has ended is remembered.
     pub fn decide(
         &self,
         existing: Option<Claim>,
@@ -103,15 +104,10 @@ impl NewOffer {
                 .map(|stop| OfferAnswer::Stopped(stop.clone())),
         };
         if let Some(answer) = answer {
-            let claim = existing;
-            return ClaimChange {
-                answer,
-                claim,
-                new_result: None,
-                new_payload: None,
-                is_changed: false,
-                events: vec![],
-            };
+            let mut claim = existing;
+            let is_changed = answer == OfferAnswer::Offered
+                && claim.as_mut().is_some_and(|claim| claim.count_memory_from_offer(clock.now));
+            return ClaimChange { answer, claim, new_result: None, new_payload: None, is_changed, events: vec![] };
         }
         let mut claim = existing.unwrap_or_else(|| self.unclaimed(earlier_binds, clock));
         let mut events = claim.lapse(clock);
@@ -133,6 +129,16 @@ impl NewOffer {
 }
 
 impl Claim {
+    /// Counts the memory of a claim that has ended from this offer: the row may be offered again before it is marked,
+    /// and must still find the claim. Returns whether that changed it.
+    fn count_memory_from_offer(&mut self, now: Time) -> bool {
+        let has_ended = self.is_ended();
+        let Some(offer) = self.offer.as_mut().filter(|offer| has_ended && offer.at < now) else { return false };
+        offer.at = now;
+        self.rev += 1;
+        true
+    }
+
     /// A claim that nobody has yet.
     pub(super) fn free(id: ClaimId, team: TeamId, key: Key, earlier_binds: u32, clock: ClaimClock) -> Self {
         Self {

@@ -51,13 +51,13 @@ promises! {
         the_holder_of_an_offered_claim_gets_its_payload,
         /// Another payload under the same key is a mismatch and changes nothing.
         another_payload_under_the_same_key_is_a_mismatch,
-        /// An offer that is repeated changes nothing, also after the claim has ended.
+        /// An offer that is repeated changes nothing; after the claim has ended, only how long it is remembered.
         a_repeated_offer_changes_nothing,
         /// A claim that a caller made first gets the payload of a later offer.
         a_claim_without_a_payload_gets_that_of_an_offer,
         /// A stop that refuses refuses an offer; one that waits keeps its worker from beginning.
         a_stop_refuses_an_offer_or_its_worker,
-        /// An offered claim is never forgotten before a worker ended it, and then for at least 35 days.
+        /// An offered claim is kept until a worker ended it, and for 35 days after its end and its latest offer.
         an_offered_claim_is_kept_for_its_worker_and_its_row,
         /// Offers belong to their team.
         an_offer_belongs_to_its_team,

@@ -5,7 +5,7 @@ use mailonce_core::{
         Claim, ClaimState, ClaimToken,
         acquire::{AcquireAnswer, AcquireResult, NewClaim},
         action::ClaimActionStatus,
-        offer::{NewOffer, OfferAnswer, OfferResult, payload_digest},
+        offer::{ClaimOffer, NewOffer, OfferAnswer, OfferResult, payload_digest},
     },
     control::stop::{Stop, StopMode, StopScope},
     exact_json::ExactJson,
@@ -94,7 +94,10 @@ pub(super) async fn a_repeated_offer_changes_nothing(store: TestStore) {
     assert_eq!(offer(&store, new_offer("invoice-7", 7), T0.plus(HOUR)).await, offered);
     let (token, _) = win_payload(&store, new_claim("invoice-7"), T0).await;
     let (_, done) = apply(&store, offered.id, complete(token, b"17"), T0).await;
-    assert_eq!(offer(&store, new_offer("invoice-7", 7), T0.plus(HOUR)).await, done);
+    let again = offer(&store, new_offer("invoice-7", 7), T0.plus(HOUR)).await;
+    let offered_again = again.offer.clone().map(|offer| ClaimOffer { at: T0.plus(HOUR), ..offer });
+    assert_eq!(again, Claim { offer: offered_again, rev: done.rev + 1, ..done });
+    assert_eq!(load(&store, offered.id).await, again);
     assert_eq!(acquire(&store, new_claim("invoice-7"), T0).await.answer, AcquireAnswer::Ended);
     assert_eq!(event_kinds(&store).await, ["claim.offered", "claim.begun", "claim.completed"]);
 }
@@ -146,6 +149,14 @@ pub(super) async fn an_offered_claim_is_kept_for_its_worker_and_its_row(store: T
     apply(&store, old.id, complete(token, b"17"), T0).await;
     offer(&store, new_offer("invoice-8", 8), T0.plus(39 * DAY)).await;
     assert_eq!(store.forget_claims(100, T0.plus((39 + 35) * DAY - 1)).await.unwrap(), 0);
+
+    // A second row with the same key comes just before the claim is forgotten. It may be offered again until it is marked.
+    let second_row = T0.plus((39 + 40) * DAY - 1);
+    offer(&store, new_offer("invoice-8", 8), second_row).await;
+    assert_eq!(store.forget_claims(100, second_row.plus(40 * DAY - 1)).await.unwrap(), 0);
+    let again = offer(&store, new_offer("invoice-8", 8), second_row.plus(MINUTE)).await;
+    assert_eq!((again.id, again.state), (old.id, ClaimState::Completed));
+    assert_eq!(store.forget_claims(100, second_row.plus(MINUTE + 40 * DAY)).await.unwrap(), 1);
 }
 
 pub(super) async fn an_offer_belongs_to_its_team(store: TestStore) {
