@@ -262,6 +262,14 @@ class Once(unittest.TestCase):
         self.mo.once(f"py-other-{RUN}", work)
         self.assertEqual(len(ran), 5, "the steps of another key are other steps")
 
+    def test_a_step_is_not_forgotten_by_the_short_ttl_of_its_run(self) -> None:
+        server = Scripted((201, WON), (201, WON), (200, {}), (200, {}))
+        with server.client as mo:
+            result = mo.once("k", lambda run: run.step("s", lambda _: 5), ttl="notification", on_unknown="retry")
+        self.assertEqual(result, 5)
+        asked = [(body.get("ttl"), body["on_unknown"]) for verb, body in server.calls if verb == "claims"]
+        self.assertEqual(asked, [("notification", "retry"), (None, "retry")])
+
     def test_an_error_is_final_unless_on_error_says_that_nothing_happened(self) -> None:
         mo = self.mo
         with self.assertRaisesRegex(ValueError, "declined"):

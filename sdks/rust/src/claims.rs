@@ -377,13 +377,16 @@ impl OnceRun {
         Ok(())
     }
 
-    /// Runs a part of the function once. If the run is repeated, a finished step returns its stored result.
+    /// Runs a part of the function once. If the run is repeated, a finished step returns its stored result. A step has a
+    /// [`OnceCall::ttl`] of its own, 35 days by default, because it ends before its run.
     pub fn step(&self, name: &str) -> OnceCall {
         let OnceCall { caller, body, lease_s, wait, .. } = &*self.options;
         let label: String = format!("{} {name}", self.key).chars().take(MAX_LABEL_CHARS).collect();
         let step = OnceCall::new(caller, step_key(&self.key, name).into()).lease_s(*lease_s).label(label);
-        let inherited = ["on_unknown", "ttl"].into_iter().filter_map(|name| Some((name, body.get(name)?.clone())));
-        let step = inherited.fold(step, |step, (name, value)| step.with(name, value));
+        let step = match body.get("on_unknown") {
+            Some(policy) => step.with("on_unknown", policy.clone()),
+            None => step,
+        };
         OnceCall { wait: *wait, ..step }
     }
 

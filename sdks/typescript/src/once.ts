@@ -113,11 +113,14 @@ export class OnceRun {
     this.#begun = true;
   }
 
-  /** Runs a part of the function once. If the run is repeated, a finished step returns its stored result. */
+  /**
+   * Runs a part of the function once. If the run is repeated, a finished step returns its stored result. A step has a `ttl`
+   * of its own, 35 days by default, because it ends before its run.
+   */
   step<T>(name: string, work: (run: OnceRun) => Promise<T>, options: OnceOptions<T> = {}): Promise<T> {
-    const { leaseS, wait, onUnknown, ttl, onError, signal } = this.#options;
+    const { leaseS, wait, onUnknown, onError, signal } = this.#options;
     const label = Array.from(`${this.key} ${name}`).slice(0, 128).join("");
-    const inherited = { leaseS, wait, onUnknown, ttl, onError, signal, label };
+    const inherited = { leaseS, wait, onUnknown, onError, signal, label };
     return once(this.#calls, stepKey(this.key, name), work, { ...inherited, ...options });
   }
 

@@ -217,6 +217,14 @@ test("a repeated run does not repeat its finished steps", async () => {
   assert.equal(ran.length, 5, "the steps of another key are other steps");
 });
 
+test("a step is not forgotten by the short ttl of its run", async (t) => {
+  const { calls, client } = await scripted(t, [201, won], [201, won], [200, {}], [200, {}]);
+  const options = { ttl: "notification", onUnknown: "retry" };
+  assert.equal(await client.once("k", (workflow) => workflow.step("customer", async () => 5), options), 5);
+  const asked = calls.filter(({ verb }) => verb === "claims").map(({ body }) => [body.ttl, body.on_unknown]);
+  assert.deepEqual(asked, [["notification", "retry"], [undefined, "retry"]]);
+});
+
 test("an error is final unless onError says that nothing happened", async () => {
   const boom = async () => {
     throw new Error("card declined");

@@ -64,8 +64,8 @@ class OnceOptions(TypedDict, total=False):
     """How long the result is remembered; 35 days by default."""
 
 
-INHERITED = ("lease_s", "wait", "on_error", "on_unknown", "ttl")
-"""Options that a step takes from its run."""
+INHERITED = ("lease_s", "wait", "on_error", "on_unknown")
+"""Options that a step takes from its run. It has a `ttl` of its own, because it ends before its run."""
 
 
 def step_key(parent: str, name: str) -> str:

@@ -1,7 +1,7 @@
 //! `once` against a real server: one run, its result for everybody, and what is known after a crash.
 
 use hyper::Method;
-use mailonce_sdk::{AfterError, ClaimKey, Client, Error, OnceRun, Retry};
+use mailonce_sdk::{AfterError, ClaimKey, Client, Error, OnUnknown, OnceRun, Retry};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader},
@@ -278,6 +278,23 @@ async fn a_repeated_run_does_not_repeat_its_finished_steps() {
     assert_eq!(failed.unwrap_err().0, "not yet");
     assert_eq!(mo.once(key).run(work).await.unwrap(), (0, 2));
     assert_eq!(mo.once(format!("rs-other-{}", unique())).run(work).await.unwrap(), (3, 4));
+}
+
+#[tokio::test]
+async fn a_step_is_not_forgotten_by_the_short_ttl_of_its_run() {
+    let won = json!({
+        "id": "c1", "state": "begun", "token": "ct_1", "key": "k", "fence": 1, "downstream_key": "cl_1",
+        "may_repeat": false,
+    });
+    let answers = vec![(201, won.clone()), (201, won), (200, json!({})), (200, json!({}))];
+    let (mo, serving) = scripted(answers).await;
+    let call = mo.once("k").ttl("notification").on_unknown(OnUnknown::Retry);
+    let result = call.run(async |run| run.step("customer").run(async |_| Ok::<_, Error>(5)).await).await.unwrap();
+    assert_eq!(result, 5);
+    let calls = serving.await.unwrap();
+    let asked: Vec<_> = calls.iter().filter(|(verb, _)| verb == "claims").map(|(_, body)| &body["ttl"]).collect();
+    assert_eq!(asked, [&json!("notification"), &Value::Null]);
+    assert_eq!(calls[1].1["on_unknown"], "retry");
 }
 
 #[tokio::test]

@@ -85,7 +85,10 @@ class AsyncOnceRun:
         verify: Callable[[UnknownClaim], Awaitable[Finding]] | None = None,
         **options: Unpack[OnceOptions],
     ) -> T:
-        """Runs a part of the function once. If the run is repeated, a finished step returns its stored result."""
+        """Runs a part of the function once. If the run is repeated, a finished step returns its stored result.
+
+        A step has a `ttl` of its own, 35 days by default, because it ends before its run.
+        """
         merged = step_options(self.key, name, self._options, options)
         return await once(self._call, step_key(self.key, name), work, verify, merged)
 
