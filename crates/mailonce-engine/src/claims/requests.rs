@@ -129,6 +129,11 @@ pub enum ClaimCommand {
         /// What it returned.
         result: Option<ExactJson>,
     },
+    /// The side effect happened, and what it returned cannot be read.
+    CompleteWithoutResult {
+        /// Any token of the claim.
+        token: String,
+    },
     /// The side effect did not happen.
     Fail {
         /// The token of the holder.
@@ -407,6 +412,9 @@ impl Claims {
             }
             ClaimCommand::Complete { token, result } => {
                 ClaimAction::Complete { token: verify(&token)?, result: self.pack_result(result.as_ref()) }
+            }
+            ClaimCommand::CompleteWithoutResult { token } => {
+                ClaimAction::Complete { token: verify(&token)?, result: ReportedResult::Omitted }
             }
             ClaimCommand::Fail { token, retryable, reason } => {
                 ClaimAction::Fail { token: verify(&token)?, retryable, reason }

@@ -246,8 +246,33 @@ over_every_engine! {
                 assert!(answer.text.contains(&format!(r#""result":{result}"#)), "{}", answer.text);
             }
         }
-        let half = format!(r#"{{ "token": "{}", "result": "\ud83d" }}"#, win(&world, &body("c")).await.token);
-        world.call(post("/v1/claims/x/complete").json_bytes(half)).await.expect_problem(400, "invalid_json");
+    }
+
+    async fn a_result_that_cannot_be_read_does_not_keep_the_fact_from_being_recorded(world) {
+        let members: Vec<String> = (0..1_001).map(|number| format!(r#""member{number}":0"#)).collect();
+        let unreadable = [
+            r#""\ud83d""#.to_owned(),
+            format!("{{{}}}", members.join(",")),
+            format!("{}{}", "[".repeat(121), "]".repeat(121)),
+            format!("[{}0]", "0,".repeat(500_000)),
+        ];
+        for (number, result) in unreadable.into_iter().enumerate() {
+            let key = format!("unreadable-{number}");
+            let won = win(&world, &body(&key)).await;
+            let path = format!("/v1/claims/{}/complete", won.id);
+            let fact = |token: &str, rest: &str| format!(r#"{{"token":"{token}","result":{result}{rest}}}"#);
+            world.call(post(&path).json_bytes(fact("ct_wrong", ""))).await.expect_problem(403, "wrong_token");
+            let misspelt = world.call(post(&path).json_bytes(fact(&won.token, r#","resullt":1"#))).await;
+            assert!(matches!(misspelt.status, 400 | 413), "{}", misspelt.text);
+            let done = world.call(post(&path).json_bytes(fact(&won.token, ""))).await.expect_status(200);
+            assert_eq!((&done["state"], &done["result_omitted"]), (&json!("completed"), &json!(true)), "{number}");
+            let replay = world.post("/v1/claims", &body(&key)).await.expect_status(200);
+            assert_eq!((replay.body.get("result"), &replay["result_omitted"]), (None, &json!(true)));
+        }
+        let won = win(&world, &body("cut")).await;
+        let path = format!("/v1/claims/{}/complete", won.id);
+        let cut = format!(r#"{{"token":"{}","result":[1,"#, won.token);
+        world.call(post(&path).json_bytes(cut)).await.expect_problem(400, "invalid_json");
     }
 
     async fn failures_end_the_claim_or_free_it(world) {

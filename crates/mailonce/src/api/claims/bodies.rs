@@ -12,8 +12,8 @@ use mailonce_core::{
     key::Key,
     problem::{Code, Problem},
 };
-use mailonce_engine::claims::requests::{ClaimIdentity, ClaimRequest, ClaimView, RequestedPeriod};
-use serde::{Deserialize, Serialize};
+use mailonce_engine::claims::requests::{ClaimCommand, ClaimIdentity, ClaimRequest, ClaimView, RequestedPeriod};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::Value;
 use utoipa::{
     PartialSchema, ToSchema,
@@ -25,7 +25,10 @@ use crate::{
         email_bodies::{TtlBody, text_or_object_schema},
         policy_steps::PolicyStepBody,
     },
-    http::json::{StrictObject, object_or_null},
+    http::{
+        extract::RawBody,
+        json::{StrictObject, object_or_null},
+    },
 };
 
 /// A period that the server computes from its clock.
@@ -232,6 +235,34 @@ pub(crate) struct CompleteClaimBody {
     /// What later callers get, any JSON up to 4 MiB.
     #[serde(default)]
     pub(crate) result: Option<Value>,
+}
+
+/// A completion whose result cannot be read. Skipping a value checks neither its size nor the text in it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnreadableCompletion {
+    token: String,
+    #[serde(rename = "result")]
+    _result: IgnoredAny,
+}
+
+/// The command in the body of a completion. A result beyond the limits of JSON bodies, or with text that is not Unicode, is
+/// left out: the side effect happened, and a fact is never refused.
+pub(crate) fn completion(body: &RawBody) -> Result<ClaimCommand, Problem> {
+    let read = || {
+        let CompleteClaimBody { token, result } = body.parse()?;
+        let result = body.exact_result(result.as_ref())?;
+        Ok(ClaimCommand::Complete { token, result })
+    };
+    read().or_else(|problem: Problem| {
+        let is_unreadable = matches!(problem.code, Code::TooLarge | Code::InvalidJson);
+        match serde_json::from_slice::<UnreadableCompletion>(&body.0) {
+            Ok(UnreadableCompletion { token, .. }) if is_unreadable => {
+                Ok(ClaimCommand::CompleteWithoutResult { token })
+            }
+            _ => Err(problem),
+        }
+    })
 }
 
 /// A side effect that surely did not happen.

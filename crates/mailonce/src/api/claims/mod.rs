@@ -24,7 +24,7 @@ use crate::{
     api::{
         claims::bodies::{
             ClaimBody, ClaimEvidenceBody, ClaimPage, ClaimTokenBody, CompleteClaimBody, FailClaimBody, NewClaimBody,
-            RenewClaimBody, ResolveClaimBody, WonClaimBody, check_reason, lease_seconds,
+            RenewClaimBody, ResolveClaimBody, WonClaimBody, check_reason, completion, lease_seconds,
         },
         outbound::{
             emails::{SendPreferences, page_limit},
@@ -190,7 +190,7 @@ pub(crate) async fn renew(
 /// Report that the side effect happened.
 ///
 /// This is always recorded, for every token that the claim ever issued: late, repeated, or after a person decided
-/// otherwise. A result of more than 4 MiB is left out (`result_omitted`).
+/// otherwise. A result of more than 4 MiB, or one that cannot be read, is left out (`result_omitted`).
 #[utoipa::path(post, path = "/v1/claims/{id}/complete", operation_id = "complete_claim", tag = "claims", params(("id" = String, Path)), request_body = CompleteClaimBody,
     responses((status = 200, description = "Recorded", body = ClaimBody)))]
 pub(crate) async fn complete(
@@ -200,9 +200,7 @@ pub(crate) async fn complete(
     body: RawBody,
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
-    let CompleteClaimBody { token, result } = body.parse()?;
-    let result = body.exact_result(result.as_ref())?;
-    apply(&app, &auth, &id, ClaimCommand::Complete { token, result }).await
+    apply(&app, &auth, &id, completion(&body)?).await
 }
 
 /// Report that the side effect surely did not happen.
