@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
     process::Child,
     task::JoinHandle,
 };
@@ -248,23 +248,88 @@ async fn scripted_server(answers: Vec<(&'static str, Value)>) -> (String, JoinHa
         let mut bodies = Vec::new();
         for (status, answer) in answers {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = Vec::new();
-            let body = loop {
-                assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0, "the call is cut off");
-                let text = String::from_utf8_lossy(&request);
-                let Some((_, body)) = text.split_once("\r\n\r\n") else { continue };
-                if let Ok(body) = serde_json::from_str(body) {
-                    break body;
-                }
-            };
-            bodies.push(body);
-            let (answer, head) = (answer.to_string(), "content-type: application/json\r\nconnection: close");
-            let answer = format!("HTTP/1.1 {status}\r\n{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
-            stream.write_all(answer.as_bytes()).await.unwrap();
+            bodies.push(read_call(&mut stream).await.1);
+            answer_call(&mut stream, status, &answer).await;
         }
         bodies
     });
     (url, serving)
+}
+
+/// The last part of the path, and the body, of the call on this connection.
+async fn read_call(stream: &mut TcpStream) -> (String, Value) {
+    let mut request = Vec::new();
+    loop {
+        assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0, "the call is cut off");
+        let text = String::from_utf8_lossy(&request);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let path = head.split(' ').nth(1).unwrap();
+        if let Ok(body) = serde_json::from_str(body) {
+            return (path.rsplit('/').next().unwrap().to_owned(), body);
+        }
+    }
+}
+
+async fn answer_call(stream: &mut TcpStream, status: &str, answer: &Value) {
+    let (answer, head) = (answer.to_string(), "content-type: application/json\r\nconnection: close");
+    let answer = format!("HTTP/1.1 {status}\r\n{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
+    stream.write_all(answer.as_bytes()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_signal_between_the_claim_and_the_command_gives_the_claim_back() {
+    let cli = CliFixture::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", SHARED_KEY)];
+    let mut shell = cli.command(&args("k", &[], "echo ran >> runs")).envs(env).spawn().unwrap();
+    let (mut acquiring, _) = listener.accept().await.unwrap();
+    assert_eq!(read_call(&mut acquiring).await.0, "claims");
+    signal(&shell, rustix::process::Signal::TERM);
+    let mut printed = BufReader::new(shell.stderr.take().unwrap()).lines();
+    let line = printed.next_line().await.unwrap().unwrap();
+    assert!(line.contains("signal 15; waiting for the server"), "{line}");
+
+    let won = json!({
+        "id": "c1", "state": "begun", "token": "ct_1", "downstream_key": "cl_1", "fence": 1, "may_repeat": false,
+    });
+    answer_call(&mut acquiring, "201 Created", &won).await;
+    let (mut reporting, _) = listener.accept().await.unwrap();
+    let (verb, report) = read_call(&mut reporting).await;
+    answer_call(&mut reporting, "200 OK", &json!({})).await;
+    assert_eq!((verb.as_str(), &report["token"], &report["retryable"]), ("fail", &json!("ct_1"), &json!(true)));
+    assert_eq!(shell.wait().await.unwrap().code(), Some(128 + 15));
+    assert_eq!(lines(&cli.path().join("runs")).len(), 0, "it ran");
+}
+
+#[tokio::test]
+async fn a_signal_ends_a_caller_that_waits() {
+    let cli = CliFixture::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", SHARED_KEY)];
+    let mut shell = cli.command(&args("k", &["--wait"], "echo ran >> runs")).envs(env).spawn().unwrap();
+    let busy = json!({ "code": "busy", "status": 409, "id": "c1", "retry_after": 1 });
+    let (mut acquiring, _) = listener.accept().await.unwrap();
+    read_call(&mut acquiring).await;
+    answer_call(&mut acquiring, "409 Conflict", &busy).await;
+    signal(&shell, rustix::process::Signal::TERM);
+    assert_eq!(shell.wait().await.unwrap().code(), Some(128 + 15));
+    assert_eq!(lines(&cli.path().join("runs")).len(), 0, "it ran");
+}
+
+#[tokio::test]
+async fn a_claim_that_was_given_up_has_an_exit_code_of_its_own() {
+    let cli = CliFixture::new();
+    for (state, reason) in [("failed", json!("card declined")), ("abandoned", Value::Null)] {
+        let ended = json!({ "id": "c1", "state": state, "reason": reason });
+        let (url, serving) = scripted_server(vec![("200 OK", ended)]).await;
+        let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", SHARED_KEY)];
+        let output = cli.run_with_env(&args("k", &[], "echo ran >> runs"), &env).await.expect_exit(120);
+        assert!(output.stderr.contains(&format!("claim c1 is {state}")), "{}", output.stderr);
+        serving.await.unwrap();
+    }
+    assert_eq!(lines(&cli.path().join("runs")).len(), 0, "it ran");
 }
 
 #[tokio::test]

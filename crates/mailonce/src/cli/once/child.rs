@@ -27,19 +27,12 @@ use tokio::{
 
 use super::{
     recorded_run::{MAX_OUTPUT_BYTES, RecordedRun},
+    signals::CaughtSignals,
     supervisor::StartReport,
 };
 
 /// How long output is read after the command has ended. A background process of it may keep the pipe open.
 const OUTPUT_GRACE: Duration = Duration::from_secs(2);
-/// The signals that are passed on to the command, and their numbers.
-pub(super) const FORWARDED: [(SignalKind, Signal); 5] = [
-    (SignalKind::terminate(), Signal::TERM),
-    (SignalKind::interrupt(), Signal::INT),
-    (SignalKind::hangup(), Signal::HUP),
-    (SignalKind::quit(), Signal::QUIT),
-    (SignalKind::user_defined1(), Signal::USR1),
-];
 
 /// Says why a command cannot be started.
 pub(super) fn check_command(command: &[OsString]) -> Result<(), String> {
@@ -60,12 +53,19 @@ pub(super) fn check_command(command: &[OsString]) -> Result<(), String> {
 pub(super) enum RunError {
     /// It did not run.
     NotStarted(String),
+    /// A signal came before it started.
+    Interrupted(Signal),
     /// It ran, and nobody knows how it ended.
     Lost(String),
 }
 
-/// Runs the command to its end. Its output goes where that of this process goes, and its first part is recorded.
-pub(super) async fn run(command: &[OsString], env: &[(&str, String)]) -> Result<RecordedRun, RunError> {
+/// Runs the command to its end. Its output goes where that of this process goes, and its first part is recorded. Signals
+/// that arrived before it started are passed on to it, too.
+pub(super) async fn run(
+    command: &[OsString],
+    env: &[(&str, String)],
+    signals: CaughtSignals,
+) -> Result<RecordedRun, RunError> {
     // The same file as this process, also when it was replaced on the disk.
     let own = Path::new("/proc/self/exe");
     let current = || std::env::current_exe().map_err(|error| RunError::NotStarted(error.to_string()));
@@ -90,7 +90,7 @@ pub(super) async fn run(command: &[OsString], env: &[(&str, String)]) -> Result<
         .map_err(|error| RunError::NotStarted(error.to_string()))?;
     let lost = |error: io::Error| RunError::Lost(error.to_string());
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap_or(0)));
-    let forwarding = forward_signals(group);
+    let forwarding = forward_signals(group, signals);
     let stdout = child.stdout.take().map(ChildStdout::into_owned_fd).transpose().map_err(lost)?;
     let stderr = child.stderr.take().map(ChildStderr::into_owned_fd).transpose().map_err(lost)?;
     let stdout = stdout.map(|from| OutputCopy::start(from, io::stdout()));
@@ -101,7 +101,7 @@ pub(super) async fn run(command: &[OsString], env: &[(&str, String)]) -> Result<
         let _gone = kill_process_group(group, Signal::KILL);
     }
     let (stdout, stderr) = (finish(stdout).await, finish(stderr).await);
-    forwarding.into_iter().for_each(|task| task.abort());
+    forwarding.abort();
     if let Some(why) = report.failure().map_err(lost)? {
         return Err(RunError::NotStarted(why));
     }
@@ -124,18 +124,14 @@ pub(super) fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-fn forward_signals(group: Option<Pid>) -> Vec<JoinHandle<()>> {
-    let Some(group) = group else { return Vec::new() };
-    let forward = |(kind, number): (SignalKind, Signal)| {
-        let mut received = signal(kind).ok()?;
-        Some(tokio::spawn(async move {
-            while received.recv().await.is_some() {
-                // The group may have ended by now.
-                let _gone = kill_process_group(group, number);
-            }
-        }))
-    };
-    FORWARDED.into_iter().filter_map(forward).collect()
+fn forward_signals(group: Option<Pid>, mut signals: CaughtSignals) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let Some(group) = group else { return };
+        while let Some(number) = signals.next().await {
+            // The group may have ended by now.
+            let _gone = kill_process_group(group, number);
+        }
+    })
 }
 
 /// Output that is being copied, and its beginning so far.

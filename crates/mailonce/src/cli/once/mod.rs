@@ -9,11 +9,13 @@
 //! | `claim_client` | the calls to the server, with retries |
 //! | `child` | the command: its process group, its signals, its output |
 //! | `supervisor` | the process that starts the command and kills its group when this process dies |
+//! | `signals` | signals before the command starts, and for the command |
 //! | `recorded_run` | output and exit code as the claim stores them |
 
 mod child;
 mod claim_client;
 mod recorded_run;
+mod signals;
 mod supervisor;
 
 use clap::Args;
@@ -29,12 +31,14 @@ use super::{
 use crate::{cli::printer::print_stderr, entropy::fresh_secret};
 use claim_client::{ACQUIRE_TIMEOUT, ClaimAnswer, ClaimClient, RECORD_TIMEOUT};
 use recorded_run::RecordedRun;
+use rustix::process::Signal;
+use signals::{CaughtSignals, exit_code_of};
 
 pub(crate) use supervisor::supervise;
 
 /// Exit codes of `once` itself. Everything else is the exit code of the command.
 mod exit {
-    /// Nobody knows whether the command ran.
+    /// There is no result: nobody knows whether the command ran, the claim failed for good, or a person abandoned it.
     pub(super) const UNKNOWN: u8 = 120;
     /// Another caller is running it.
     pub(super) const BUSY: u8 = 121;
@@ -48,8 +52,6 @@ mod exit {
     pub(super) const NO_SERVER: u8 = 125;
     /// There is no such command, as in a shell.
     pub(super) const NO_COMMAND: u8 = 127;
-    /// The claim failed for good, or a person abandoned it.
-    pub(super) const GIVEN_UP: u8 = 1;
 }
 
 /// The exit code of wrong usage. Other commands have another one.
@@ -57,19 +59,22 @@ pub(crate) const USAGE_EXIT: u8 = exit::USAGE;
 
 /// How often a busy claim is asked for again with `--wait`, in seconds, unless the server says sooner.
 const WAIT_POLL_S: u64 = 2;
+/// How long the answer about the claim is waited for after a signal. The call may have made the claim.
+const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 
 /// A command to run once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: that of the command, also when it ran before, or
- 120  nobody knows whether it ran: its caller was lost (see --verify)
+ 120  there is no result: its caller was lost and nobody knows whether it ran (see --verify), the claim failed for
+      good, or a person abandoned it
  121  another caller is running it (see --wait)
  122  the key was used for another command
  123  a stop covers it
  124  wrong usage
  125  the server did not answer; this call ran nothing
  127  there is no such command, or it cannot be started
-   1  the claim failed for good, or a person abandoned it")]
+A signal before the command starts ends this process with 128 and its number, and nothing runs.")]
 pub(crate) struct OnceArgs {
     #[command(flatten)]
     server: ServerArgs,
@@ -135,6 +140,11 @@ impl OnceError {
         Self::new(if is_usage && !has_no_server { exit::USAGE } else { exit::NO_SERVER }, format!("{error:#}"))
     }
 
+    fn interrupted(signal: Signal) -> Self {
+        let message = format!("signal {} came before the command started; nothing ran", signal.as_raw());
+        Self::new(exit_code_of(signal), message)
+    }
+
     /// The end that an answer other than a claim leads to.
     fn from_answer(answer: &Value) -> Self {
         let part = |name: &str| answer[name].as_str().unwrap_or_default();
@@ -167,21 +177,44 @@ async fn run(args: OnceArgs) -> Result<u8, OnceError> {
     let client = CliClient::find(&args.server).map_err(|error| OnceError::from_setting(&error))?;
     let client = ClaimClient::new(client);
     let mut request = args.request();
+    let mut signals = CaughtSignals::catch();
     loop {
-        let answer = client.post("/v1/claims", &request, ACQUIRE_TIMEOUT).await;
-        let ClaimAnswer { status, body } = answer.map_err(|why| OnceError::new(exit::NO_SERVER, why))?;
+        let ClaimAnswer { status, body } = acquire(&client, &request, &mut signals).await?;
+        if let Some(signal) = signals.first().filter(|_| status != 201) {
+            return Err(OnceError::interrupted(signal));
+        }
         match (status, body["code"].as_str()) {
-            (201, _) => return perform(&args, &client, &body).await,
+            (201, _) => return perform(&args, &client, &body, signals).await,
             (200, _) => return replay(&body),
             (409, Some("busy")) if args.wait => {
                 keep_period(&mut request, &body);
                 let hint = body["retry_after"].as_u64().unwrap_or(WAIT_POLL_S);
-                tokio::time::sleep(Duration::from_secs(hint.clamp(1, WAIT_POLL_S))).await;
+                let pause = Duration::from_secs(hint.clamp(1, WAIT_POLL_S));
+                if let Ok(signal) = tokio::time::timeout(pause, signals.wait_for_first()).await {
+                    return Err(OnceError::interrupted(signal));
+                }
             }
-            (409, Some("unknown")) => return settle(&args, &client, &body).await,
+            (409, Some("unknown")) => return settle(&args, &client, &body, &mut signals).await,
             _ => return Err(OnceError::from_answer(&body)),
         }
     }
+}
+
+/// Asks for the claim. After a signal the answer is waited for a little longer: the claim may be this caller's by now, and
+/// must be given back.
+async fn acquire(client: &ClaimClient, request: &Value, signals: &mut CaughtSignals) -> Result<ClaimAnswer, OnceError> {
+    let answer = client.post("/v1/claims", request, ACQUIRE_TIMEOUT);
+    tokio::pin!(answer);
+    let answer = tokio::select! {
+        answer = &mut answer => answer,
+        signal = signals.wait_for_first() => {
+            let number = signal.as_raw();
+            print_stderr(&format!("mailonce once: signal {number}; waiting for the server, to give the claim back"));
+            let late = |_late| Err("the server did not answer in time".to_owned());
+            tokio::time::timeout(SIGNAL_GRACE, answer).await.unwrap_or_else(late)
+        }
+    };
+    answer.map_err(|why| OnceError::new(exit::NO_SERVER, why))
 }
 
 impl OnceArgs {
@@ -234,13 +267,18 @@ fn text(body: &Value, name: &str) -> String {
 }
 
 /// Runs the command of a claim that this caller has, and reports its end.
-async fn perform(args: &OnceArgs, client: &ClaimClient, won: &Value) -> Result<u8, OnceError> {
+async fn perform(
+    args: &OnceArgs,
+    client: &ClaimClient,
+    won: &Value,
+    mut signals: CaughtSignals,
+) -> Result<u8, OnceError> {
     let (id, token) = (text(won, "id"), text(won, "token"));
     let renewals = tokio::spawn(client.clone().renew_until_dropped(id.clone(), token.clone(), args.lease));
     let may_repeat = won["may_repeat"] == true;
     let path = |verb: &str| format!("/v1/claims/{id}/{verb}");
     if may_repeat && args.verify.is_some() {
-        match look_up(args, won).await {
+        match look_up(args, won, &mut signals).await {
             LookUp::Done => {
                 renewals.abort();
                 return report_evidence(client, &id, true).await;
@@ -261,25 +299,12 @@ async fn perform(args: &OnceArgs, client: &ClaimClient, won: &Value) -> Result<u
         ("MAILONCE_DOWNSTREAM_KEY", text(won, "downstream_key")),
         ("MAILONCE_MAY_REPEAT", if may_repeat { "1" } else { "0" }.to_owned()),
     ];
-    let ran = child::run(&args.command, &env).await;
-    renewals.abort();
-    let (verb, body, code) = match ran {
-        Ok(run) if args.retry_exit.contains(&run.exit_code) => {
-            let reason = format!("exit code {}", run.exit_code);
-            ("fail", json!({ "token": token, "retryable": true, "reason": reason }), run.exit_code)
-        }
-        Ok(run) => ("complete", json!({ "token": token, "result": run.to_result() }), run.exit_code),
-        Err(child::RunError::NotStarted(error)) => {
-            let reason = format!("the command could not be started: {error}");
-            print_stderr(&format!("mailonce once: {reason}"));
-            ("fail", json!({ "token": token, "retryable": true, "reason": reason }), exit::NO_COMMAND)
-        }
-        // It ran, so that the claim must not be free again. Nothing is reported, and it becomes unknown.
-        Err(child::RunError::Lost(error)) => {
-            let detail = format!("the command ran, and its end was lost: {error}");
-            return Err(OnceError::new(exit::UNKNOWN, detail));
-        }
+    let ran = match signals.first() {
+        Some(signal) => Err(child::RunError::Interrupted(signal)),
+        None => child::run(&args.command, &env, signals).await,
     };
+    renewals.abort();
+    let (verb, body, code) = end_of_run(args, &token, ran)?;
     match client.post(&path(verb), &body, RECORD_TIMEOUT).await {
         Ok(ClaimAnswer { status: 200, .. }) => {}
         Ok(answer) => print_stderr(&format!("mailonce once: {}", OnceError::from_answer(&answer.body).message)),
@@ -288,6 +313,40 @@ async fn perform(args: &OnceArgs, client: &ClaimClient, won: &Value) -> Result<u
         )),
     }
     Ok(code)
+}
+
+/// What is reported about a run: the verb, its body, and the exit code.
+fn end_of_run(
+    args: &OnceArgs,
+    token: &str,
+    ran: Result<RecordedRun, child::RunError>,
+) -> Result<(&'static str, Value, u8), OnceError> {
+    let give_back = |reason: String| ("fail", json!({ "token": token, "retryable": true, "reason": reason }));
+    let (verb, body, code) = match ran {
+        Ok(run) if args.retry_exit.contains(&run.exit_code) => {
+            let (verb, body) = give_back(format!("exit code {}", run.exit_code));
+            (verb, body, run.exit_code)
+        }
+        Ok(run) => ("complete", json!({ "token": token, "result": run.to_result() }), run.exit_code),
+        Err(child::RunError::NotStarted(error)) => {
+            let reason = format!("the command could not be started: {error}");
+            print_stderr(&format!("mailonce once: {reason}"));
+            let (verb, body) = give_back(reason);
+            (verb, body, exit::NO_COMMAND)
+        }
+        Err(child::RunError::Interrupted(signal)) => {
+            let OnceError { exit, message } = OnceError::interrupted(signal);
+            print_stderr(&format!("mailonce once: {message}"));
+            let (verb, body) = give_back(message);
+            (verb, body, exit)
+        }
+        // It ran, so that the claim must not be free again. Nothing is reported, and it becomes unknown.
+        Err(child::RunError::Lost(error)) => {
+            let detail = format!("the command ran, and its end was lost: {error}");
+            return Err(OnceError::new(exit::UNKNOWN, detail));
+        }
+    };
+    Ok((verb, body, code))
 }
 
 /// Prints what an earlier run printed, and returns its exit code.
@@ -302,18 +361,23 @@ fn replay(claim: &Value) -> Result<u8, OnceError> {
         state => {
             let state = state.unwrap_or("in no known state");
             let reason = claim["reason"].as_str().map_or_else(String::new, |reason| format!(": {reason}"));
-            Err(OnceError::new(exit::GIVEN_UP, format!("claim {} is {state}{reason}", text(claim, "id"))))
+            Err(OnceError::new(exit::UNKNOWN, format!("claim {} is {state}{reason}", text(claim, "id"))))
         }
     }
 }
 
 /// Looks up whether the work of a lost caller was done, if there is a command for that.
-async fn settle(args: &OnceArgs, client: &ClaimClient, problem: &Value) -> Result<u8, OnceError> {
+async fn settle(
+    args: &OnceArgs,
+    client: &ClaimClient,
+    problem: &Value,
+    signals: &mut CaughtSignals,
+) -> Result<u8, OnceError> {
     if args.verify.is_none() {
         return Err(OnceError::from_answer(problem));
     }
     let id = text(problem, "id");
-    match look_up(args, problem).await {
+    match look_up(args, problem, signals).await {
         LookUp::Done => return report_evidence(client, &id, true).await,
         LookUp::NotFound => drop(report_evidence(client, &id, false).await?),
         LookUp::Failed(why) => print_stderr(&format!("mailonce once: {why}")),
@@ -331,14 +395,20 @@ enum LookUp {
 
 /// Runs the look-up: exit code 0 means done, 1 not done. Anything else, such as a missing program, says nothing.
 /// It gets the key that every run of the claim passes to the other system.
-async fn look_up(args: &OnceArgs, claim: &Value) -> LookUp {
+async fn look_up(args: &OnceArgs, claim: &Value, signals: &mut CaughtSignals) -> LookUp {
     let Some(verify) = &args.verify else { return LookUp::Failed("there is no --verify".into()) };
     let mut shell = tokio::process::Command::new("/bin/sh");
     shell.arg("-c").arg(verify).env("MAILONCE_CLAIM_ID", text(claim, "id"));
     shell.env("MAILONCE_DOWNSTREAM_KEY", text(claim, "downstream_key"));
     // What it prints is not output of the command.
-    shell.stdin(std::process::Stdio::null()).stdout(std::io::stderr());
-    match shell.status().await.map(|status| status.code()) {
+    shell.stdin(std::process::Stdio::null()).stdout(std::io::stderr()).kill_on_drop(true);
+    let status = tokio::select! {
+        status = shell.status() => status,
+        signal = signals.wait_for_first() => {
+            return LookUp::Failed(format!("signal {} ended the look-up of --verify, which says nothing", signal.as_raw()));
+        }
+    };
+    match status.map(|status| status.code()) {
         Ok(Some(0)) => LookUp::Done,
         Ok(Some(1)) => LookUp::NotFound,
         Ok(code) => {

@@ -20,7 +20,7 @@ use tokio::{
     signal::unix::{Signal as SignalStream, SignalKind, signal},
 };
 
-use super::child::{FORWARDED, exit_code};
+use super::{child::exit_code, signals::FORWARDED};
 use crate::cli::printer::print_stderr;
 
 /// What the report contains once the command may have been started.
