@@ -259,7 +259,7 @@ impl Claim {
         if retryable {
             self.state = ClaimState::Failed;
             self.set_free(clock.now);
-        } else if self.repeat_cause == Some(RepeatCause::Policy) {
+        } else if self.repeat_cause == Some(RepeatCause::Policy) && !mutant!("claim-failure-hides-doubt") {
             // A failure settles its own attempt. An earlier one may have performed the side effect.
             self.state = ClaimState::Unknown;
             self.times_unknown += 1;
@@ -284,6 +284,10 @@ impl Claim {
         }
         self.reports.push(ClaimReport { at: clock.now, finding: says, by });
         if says == ClaimEvidence::NotFound {
+            if self.state == ClaimState::Unknown && mutant!("claim-not-found-frees") {
+                self.state = ClaimState::Claimed;
+                self.set_free(clock.now);
+            }
             return (Applied, Some(self.changed(EventKind::ClaimEvidence, clock.now, &json!({ "says": says }))), None);
         }
         let new_result = self.keep_result(result);
@@ -305,7 +309,7 @@ impl Claim {
         if self.state != ClaimState::Unknown {
             return refuse(ClaimRefusal::NotUnknown);
         }
-        if rev.is_some_and(|rev| rev != self.rev) {
+        if rev.is_some_and(|rev| rev != self.rev) && !mutant!("claim-stale-rev-obeyed") {
             return refuse(ClaimRefusal::StaleRev);
         }
         let new_result = match resolution {

@@ -345,7 +345,8 @@ impl Claim {
         }
         if self.is_ended() {
             let is_settled = self.state == ClaimState::Completed && self.times_unknown == 0;
-            return if is_settled { self.ttl } else { kept }.expires_at(self.ended_at);
+            let from = if mutant!("claim-memory-from-creation") { Some(self.created_at) } else { self.ended_at };
+            return if is_settled { self.ttl } else { kept }.expires_at(from);
         }
         kept.expires_at(self.freed_at.filter(|_| self.is_free()))
     }

@@ -311,10 +311,13 @@ impl ClaimCaller {
                 Some(worker) => (ClaimEvidence::Done, name_result(worker)),
                 None => (ClaimEvidence::NotFound, None),
             };
-            // Only a find is a fact that must be recorded.
+            let report = ClaimCommand::Evidence { says, result };
+            // Only a find is a fact that must be recorded. That nothing was found changes nothing.
             if let Some(worker) = worker {
-                let _told =
-                    self.command(ClaimCallKind::Found(worker), id, ClaimCommand::Evidence { says, result }).await;
+                let _told = self.command(ClaimCallKind::Found(worker), id, report).await;
+            } else {
+                let told = self.engine.claims.apply(&caller, id, report, None);
+                let _told = tokio::time::timeout(Duration::from_millis(REPLY_TIMEOUT_MS), told).await;
             }
             return;
         }

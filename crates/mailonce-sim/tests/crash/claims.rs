@@ -22,7 +22,7 @@ use mailonce_sim::{
 };
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{
         Mutex, PoisonError,
@@ -47,6 +47,28 @@ const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(150);
 /// Until the last lease has ended and somebody was asked about it.
 const SETTLE_TIME: Duration = Duration::from_secs(4);
+
+/// How often a server was to die at a failpoint, and how often it did.
+#[derive(Default)]
+struct PointCount {
+    kills: u64,
+    reached: u64,
+}
+
+/// What happened in a round.
+struct Played {
+    history: History,
+    points: BTreeMap<&'static str, PointCount>,
+}
+
+impl Played {
+    /// A line per failpoint, and those at which no server died.
+    fn summarize(&self) -> (Vec<String>, Vec<&'static str>) {
+        let line = |(point, count): (&&str, &PointCount)| format!("{point}: {} of {}", count.reached, count.kills);
+        let missed = self.points.iter().filter(|(_, count)| count.reached == 0).map(|(point, _)| *point);
+        (self.points.iter().map(line).collect(), missed.collect())
+    }
+}
 
 /// Everything that workers share, and what they observed.
 struct Round {
@@ -223,8 +245,8 @@ fn reply_of(kind: &ClaimCallKind, status: u16, body: &Value) -> ClaimReply {
     }
 }
 
-/// Kills a server once for each failpoint in turn while workers go on, and returns the history.
-fn play(tools: &CrashTools, store: Option<&str>, kills: u64, mutant: Option<&str>) -> History {
+/// Kills a server once for each failpoint in turn while workers go on.
+fn play(tools: &CrashTools, store: Option<&str>, kills: u64, mutant: Option<&str>) -> Played {
     let root = tempfile::tempdir().unwrap();
     let (children, binary) = (&tools.children, tools.server.as_path());
     let fixture = ServerFixture { children, binary, root: root.path(), store, config: String::new() };
@@ -244,23 +266,30 @@ fn play(tools: &CrashTools, store: Option<&str>, kills: u64, mutant: Option<&str
         asked: AtomicU64::new(0),
         stop: AtomicBool::new(false),
     };
+    let mut points: BTreeMap<&'static str, PointCount> = BTreeMap::new();
     std::thread::scope(|scope| {
         let stop = StopOnDrop(&round.stop);
         let mut workers = Vec::new();
         let mut rng = SeededRng::derive(seed, &[u64::MAX]);
         for cycle in 0..kills {
             let point = POINTS[cycle as usize % POINTS.len()];
+            let count = points.entry(point).or_default();
+            count.kills += 1;
             // Leases end seldom.
             let point = format!("{point}:kill:{}", rng.between(1, if point == "claim-lapsed" { 2 } else { 25 }));
             // A lease of the cycle before may end, and the server with it, before it is ready.
-            let Ok(mut server) = fixture.start_with("data", false, &env(Some(point))) else { continue };
+            let Ok(mut server) = fixture.start_with("data", false, &env(Some(point))) else {
+                count.reached += 1;
+                continue;
+            };
             round.use_servers(&server, stable.as_ref());
             if workers.is_empty() {
                 let round = &round;
                 workers.extend((0..WORKERS).map(|worker| scope.spawn(move || round.work(worker))));
             }
-            if server.wait_for_exit(FAILPOINT_TIMEOUT).unwrap().is_none() {
-                server.kill().unwrap();
+            match server.wait_for_exit(FAILPOINT_TIMEOUT).unwrap() {
+                Some(_) => count.reached += 1,
+                None => server.kill().unwrap(),
             }
         }
         let last = fixture.start_with("data", false, &env(None)).unwrap();
@@ -270,14 +299,17 @@ fn play(tools: &CrashTools, store: Option<&str>, kills: u64, mutant: Option<&str
         sleep(SETTLE_TIME);
         round.read_end(last.at);
     });
-    round.history.into_inner().unwrap()
+    Played { history: round.history.into_inner().unwrap(), points }
 }
 
 fn check_store(store: Option<&str>, tools: &CrashTools) {
-    let history = play(tools, store, env_number_or("MAILONCE_CLAIM_KILLS", KILLS), None);
-    let claims = &history.claims;
+    let played = play(tools, store, env_number_or("MAILONCE_CLAIM_KILLS", KILLS), None);
+    let (summary, missed) = played.summarize();
+    let (history, claims) = (&played.history, &played.history.claims);
     print_line(&format!("{} calls, {:?}", claims.calls.len(), claims.count_by_kind()));
-    let violations: Vec<String> = proof::check(&history).iter().map(Violation::to_string).collect();
+    print_line(&format!("died at {}", summary.join(", ")));
+    assert!(missed.is_empty(), "no server died at {missed:?}");
+    let violations: Vec<String> = proof::check(history).iter().map(Violation::to_string).collect();
     assert!(violations.is_empty(), "{}", violations.join("\n\n"));
     let second = SecondVerdict::of_claims(&second_checker_of_claims(), claims).unwrap();
     assert!(second.holds.contains("P17"), "only the second checker found a violation: {}", second.output);
@@ -301,7 +333,7 @@ fn a_claimed_side_effect_begins_once_however_often_servers_are_killed_over_postg
 /// The rounds must notice a server that breaks the promise.
 #[test]
 fn a_server_that_frees_begun_claims_is_convicted() {
-    let history = play(&crash_tools(None), None, 8, Some("claim-freed-after-beginning"));
+    let Played { history, .. } = play(&crash_tools(None), None, 8, Some("claim-freed-after-beginning"));
     let rules: BTreeSet<Rule> = proof::check(&history).into_iter().map(|violation| violation.rule).collect();
     assert!(rules.contains(&Rule::EffectTwice), "{rules:?}");
     let second = SecondVerdict::of_claims(&second_checker_of_claims(), &history.claims).unwrap();

@@ -2,9 +2,9 @@
 
 use mailonce_core::{
     claims::{
-        ClaimClock, ClaimState, LostHolderPolicy,
+        Claim, ClaimClock, ClaimEvidence, ClaimResolution, ClaimState, ClaimToken, LostHolderPolicy, RETRY_AFTER_MS,
         acquire::{AcquireAnswer, NewClaim},
-        action::{ClaimAction, ClaimActionStatus},
+        action::{ClaimAction, ClaimActionStatus, ClaimRefusal, ReportedResult},
         offer::{NewOffer, OfferAnswer},
     },
     control::stop::{Stop, StopAuthor, StopMode, StopScope, Stops},
@@ -20,7 +20,7 @@ use mailonce_core::{
         email::{Channel, Email, EmailHead, OnUnknown},
     },
     time::Time,
-    ttl,
+    ttl::{self, Ttl},
 };
 use mailonce_sim::{
     harness::rng::env_number,
@@ -231,4 +231,83 @@ fn is_forgotten_while_unknown() -> bool {
 fn an_unknown_claim_is_never_forgotten() {
     assert!(!is_forgotten_while_unknown());
     assert!(mutant::with(Some("claim-unknown-forgotten"), is_forgotten_while_unknown), "nobody noticed");
+}
+
+fn clock_at(now: i64) -> ClaimClock {
+    ClaimClock { now: Time(now), policy: Some(Time(now)) }
+}
+
+/// Gives a claim to a caller, and returns its token.
+fn win(claim: Option<Claim>, request: &NewClaim, now: i64) -> (Claim, ClaimToken) {
+    let won = request.decide(claim, 0, &Stops::default(), clock_at(now));
+    let AcquireAnswer::Won(token) = won.answer else { panic!("{:?}", won.answer) };
+    (won.claim.unwrap(), token)
+}
+
+/// A claim whose holder was lost.
+fn lost_claim(on_unknown: LostHolderPolicy) -> Claim {
+    let (mut claim, _) = win(None, &NewClaim { on_unknown, ..new_claim(true) }, 0);
+    claim.lapse(clock_at(60_000));
+    assert_eq!(claim.state, ClaimState::Unknown);
+    claim
+}
+
+/// The state of an unknown claim after a look-up that found nothing.
+fn state_after_a_negative_look_up() -> ClaimState {
+    let looked_up = ClaimAction::Evidence { says: ClaimEvidence::NotFound, result: ReportedResult::None, by: None };
+    let change = lost_claim(LostHolderPolicy::Hold).apply(looked_up, &Stops::default(), clock_at(60_001));
+    change.claim.unwrap().state
+}
+
+#[test]
+fn a_negative_look_up_frees_no_claim() {
+    assert_eq!(state_after_a_negative_look_up(), ClaimState::Unknown);
+    let mutated = mutant::with(Some("claim-not-found-frees"), state_after_a_negative_look_up);
+    assert_eq!(mutated, ClaimState::Claimed, "nobody noticed");
+}
+
+/// The answer to a decision of somebody who read the claim before it changed.
+fn answer_to_a_stale_decision() -> ClaimActionStatus {
+    let claim = lost_claim(LostHolderPolicy::Hold);
+    let (resolution, rev) = (ClaimResolution::Retry, Some(claim.rev - 1));
+    let decision = ClaimAction::Resolve { resolution, rev, result: ReportedResult::None, by: None };
+    claim.apply(decision, &Stops::default(), clock_at(60_001)).answer
+}
+
+#[test]
+fn a_decision_about_an_older_claim_is_refused() {
+    assert_eq!(answer_to_a_stale_decision(), ClaimActionStatus::Refused(ClaimRefusal::StaleRev));
+    let mutated = mutant::with(Some("claim-stale-rev-obeyed"), answer_to_a_stale_decision);
+    assert_eq!(mutated, ClaimActionStatus::Applied, "nobody noticed");
+}
+
+/// The state of a claim that the policy freed, after its second holder failed for good. Nobody knows what the first did.
+fn state_after_a_failed_repeat() -> ClaimState {
+    let mut claim = lost_claim(LostHolderPolicy::Retry);
+    let freed_at = 60_000 + RETRY_AFTER_MS;
+    claim.lapse(clock_at(freed_at));
+    let (claim, token) = win(Some(claim), &new_claim(true), freed_at);
+    let failure = ClaimAction::Fail { token, retryable: false, reason: "no paper".into() };
+    claim.apply(failure, &Stops::default(), clock_at(freed_at + 1)).claim.unwrap().state
+}
+
+#[test]
+fn a_failed_repeat_does_not_settle_the_first_run() {
+    assert_eq!(state_after_a_failed_repeat(), ClaimState::Unknown);
+    let mutated = mutant::with(Some("claim-failure-hides-doubt"), state_after_a_failed_repeat);
+    assert_eq!(mutated, ClaimState::Failed, "nobody noticed");
+}
+
+/// When a claim is forgotten that was completed long after its creation.
+fn forgotten_at() -> Option<Time> {
+    let (claim, token) = win(None, &NewClaim { ttl: Ttl(1_000), lease_ms: 3_600_000, ..new_claim(true) }, 0);
+    let completion = ClaimAction::Complete { token, result: ReportedResult::None };
+    claim.apply(completion, &Stops::default(), clock_at(3_000_000)).claim.unwrap().forget_at()
+}
+
+#[test]
+fn a_claim_is_remembered_from_its_end() {
+    assert_eq!(forgotten_at(), Some(Time(3_001_000)));
+    let mutated = mutant::with(Some("claim-memory-from-creation"), forgotten_at);
+    assert_eq!(mutated, Some(Time(1_000)), "nobody noticed");
 }

@@ -359,6 +359,22 @@ pub const MUTANTS: &[Mutant] = &[
         ..found_by_worlds("claim-unknown-forgotten", "a claim whose holder was lost is forgotten")
     },
     Mutant {
+        detector: MutantDetector::Test("a_negative_look_up_frees_no_claim"),
+        ..found_by_worlds("claim-not-found-frees", "a look-up that finds nothing frees an unknown claim")
+    },
+    Mutant {
+        detector: MutantDetector::Test("a_decision_about_an_older_claim_is_refused"),
+        ..found_by_worlds("claim-stale-rev-obeyed", "a decision counts although the claim has changed since")
+    },
+    Mutant {
+        detector: MutantDetector::Test("a_failed_repeat_does_not_settle_the_first_run"),
+        ..found_by_worlds("claim-failure-hides-doubt", "a failure after the policy `retry` settles the first run, too")
+    },
+    Mutant {
+        detector: MutantDetector::Test("a_claim_is_remembered_from_its_end"),
+        ..found_by_worlds("claim-memory-from-creation", "a claim is remembered from its creation, not from its end")
+    },
+    Mutant {
         detector: MutantDetector::Test("no_claim_begins_under_a_stop"),
         ..found_by_worlds("claim-stop-ignored", "a claim begins although a stop covers it")
     },
