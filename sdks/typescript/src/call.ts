@@ -121,7 +121,8 @@ export class Caller {
       const result = await this.#once(request, call, options, read);
       if (!(result instanceof FailedTry)) return result;
       if (tried >= tries || !result.mayRetry) throw result.error;
-      await pause(result.pauseMs ?? this.backoff(tried), options.signal).catch(() => undefined); // the next round throws
+      const pauseMs = Math.max(result.retryAfterMs, this.backoff(tried));
+      await pause(pauseMs, options.signal).catch(() => undefined); // the next round throws
     }
   }
 
@@ -178,7 +179,7 @@ export class Caller {
     } catch (cause) {
       if (options.signal?.aborted) throw aborted(options.signal);
       const why = clock.signal.aborted ? `no answer within ${limit} ms` : "the connection gave no answer";
-      return new FailedTry(noAnswer(why, cause, request.url), true, undefined);
+      return new FailedTry(noAnswer(why, cause, request.url), true, 0);
     } finally {
       clock.stop();
     }
@@ -190,21 +191,20 @@ export class Caller {
   }
 }
 
-/** A failed try: whether the call may be retried, and after which pause. */
+/** A failed try: whether the call may be retried, and the shortest pause that the server accepts. */
 class FailedTry {
   constructor(
     readonly error: MailonceError,
     readonly mayRetry: boolean,
-    readonly pauseMs: number | undefined,
+    readonly retryAfterMs: number,
   ) {}
 }
 
 function failedTry(error: MailonceError, headers: Headers): FailedTry {
-  const seconds = Number(headers.get("retry-after") ?? Number.NaN);
-  const retryAfterMs = Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : undefined;
+  const retryAfterMs = Number(headers.get("retry-after")) * 1000 || 0;
   // `later` is for the caller to decide, except for a rate limit.
   const mayRetry = error.retry === "same" || error.status === 429;
-  return new FailedTry(error, mayRetry && (retryAfterMs ?? 0) <= MAX_RETRY_AFTER, retryAfterMs);
+  return new FailedTry(error, mayRetry && retryAfterMs <= MAX_RETRY_AFTER, retryAfterMs);
 }
 
 /** A signal that fires after `ms`, or with `outer`. */

@@ -130,11 +130,11 @@ class Call:
 
 @dataclass(frozen=True)
 class FailedTry:
-    """A failed try: whether the call may be retried, and after which pause."""
+    """A failed try: whether the call may be retried, and the shortest pause that the server accepts."""
 
     error: MailonceError
     may_retry: bool
-    pause: float | None = None
+    retry_after: float = 0
 
 
 def judge(response: httpx.Response, base_url: str, bytes_: bool = False) -> FailedTry | Any:
@@ -155,12 +155,12 @@ def judge(response: httpx.Response, base_url: str, bytes_: bool = False) -> Fail
 def _refused(response: httpx.Response, base_url: str) -> FailedTry:
     error = refusal(response.status_code, response.text, str(response.url), base_url)
     try:
-        retry_after: float | None = max(float(response.headers["retry-after"]), 0)
+        retry_after = float(response.headers["retry-after"])
     except (KeyError, ValueError):
-        retry_after = None
+        retry_after = 0.0
     # `later` is for the caller to decide, except for a rate limit.
     may_retry = error.retry == "same" or error.status == 429
-    return FailedTry(error, may_retry and (retry_after or 0) <= MAX_RETRY_AFTER, retry_after)
+    return FailedTry(error, may_retry and retry_after <= MAX_RETRY_AFTER, retry_after)
 
 
 def _text(value: Any) -> str:

@@ -35,7 +35,7 @@ class Caller:
                 return result
             if tried >= tries or not result.may_retry:
                 raise result.error
-            time.sleep(self.settings.pause(tried) if result.pause is None else result.pause)
+            time.sleep(max(self.settings.pause(tried), result.retry_after))
 
     def download(self, path: str, options: CallOptions | None = None) -> Download:
         """Makes a call whose response is bytes."""
