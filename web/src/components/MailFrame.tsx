@@ -1,7 +1,7 @@
 // The HTML of a mail in a frame without scripts, forms, links and origin. Nothing is fetched for it.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { mailHeight } from "./mail-height";
-import { bodyOf, isDarkDocument, safeMailDocument } from "./mail-html";
+import { bodyOf, hasHidden, isDarkDocument, safeMailDocument } from "./mail-html";
 import { isDark } from "./ThemeToggle";
 
 const HINT = "Styles and images from elsewhere are left out; links show where they lead.";
@@ -37,6 +37,7 @@ export function MailFrame({ html, label, hint = HINT }: { html: string; label: s
   const height = useMemo(() => Math.min(MAX_HEIGHT_PX, Math.ceil(mailHeight(bodyOf(text), width || MAX_HEIGHT_PX) + BORDER_PX)), [text, width]);
   return (
     <div class="mail-frame" ref={frame}>
+      {hasHidden(text) && <p class="notice wait">Not all of the HTML is shown as usual: look for “[hidden in …]” or a note at its end. Browsers hide these parts, but other readers may show them.</p>}
       <iframe sandbox="" srcdoc={document} title={label} class={isDarkDocument(text) ? "dark" : ""} style={{ height: `${height}px` }} />
       <p class="hint">{hint}</p>
     </div>

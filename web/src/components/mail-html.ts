@@ -2,78 +2,55 @@
 // known ones, so that the result is safe whatever the input was. The browser's own parser is not used on the input:
 // it reports each style attribute and event handler as a violation of the page's policy.
 //
-// Time is linear in the length of the input: every search that fails ends the work.
+// No text is lost that a reader of the mail may see. Where readers differ, the text is shown.
+import { readOther, readRaw, readTag, type Part, type Tag } from "./mail-tokens";
 
 const SHOWN = new Set(
   ("a abbr address article aside b bdi bdo big blockquote br caption center cite code col colgroup dd del dfn div dl dt em figcaption figure font footer " +
     "h1 h2 h3 h4 h5 h6 header hr i ins kbd li main mark nav ol p pre q s samp section small span strike strong sub sup table tbody td tfoot th thead tr tt u ul var wbr").split(" "),
 );
 const VOID = new Set(["br", "hr", "wbr", "col"]);
-/** Their content is text for the parser, and nothing that a reader sees. */
-const SKIPPED = new Set("script style title textarea xmp iframe noembed noframes template svg math object applet audio video select".split(" "));
+/** Their content is text for the parser, and no reader sees it. */
+const UNSEEN = new Set("script style title iframe noembed noframes template".split(" "));
+/** Mails are full of them, so only one without an end is worth a note. */
+const USUAL = new Set(["script", "style", "title"]);
+/** Their content is text for the parser, and readers see it. */
+const LITERAL = new Set(["textarea", "xmp", "plaintext"]);
+/** After these, the parser takes the content of `UNSEEN` elements as HTML, depending on where they are. */
+const UNUSUAL = new Set(["svg", "math", "select"]);
 const ATTRIBUTES = new Set("align alt bgcolor border cellpadding cellspacing color colspan dir face height lang rowspan size start title valign width".split(" "));
 const MAX_DEPTH = 120;
 const MAX_TAGS = 20_000;
 const MAX_VALUE = 300;
 
+const names = (text: string) => new Set(text.split(" "));
+const BLOCKS = "address article aside blockquote center div dl figcaption figure footer h1 h2 h3 h4 h5 h6 header hr main nav ol p pre section table ul";
+/** What the start of an element ends, and the elements that it cannot end from inside. Authors may leave out these end tags. */
+const ENDS = new Map<string, { ended: Set<string>; inside: Set<string> }>([
+  ...BLOCKS.split(" ").map((block) => [block, { ended: names("p"), inside: names("table td th caption") }] as const),
+  ["a", { ended: names("a"), inside: names("table td th caption") }],
+  ["li", { ended: names("li"), inside: names("ul ol table td th caption") }],
+  ...["dt", "dd"].map((item) => [item, { ended: names("dt dd"), inside: names("dl table td th caption") }] as const),
+  ...["td", "th"].map((cell) => [cell, { ended: names("td th"), inside: names("table") }] as const),
+  ["tr", { ended: names("tr"), inside: names("table") }],
+  ...["thead", "tbody", "tfoot"].map((group) => [group, { ended: names("thead tbody tfoot"), inside: names("table") }] as const),
+]);
+
 /** Entities stay as they are: they mean the same in the new document. */
 const escapeText = (text: string) => text.replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
+const escapeRaw = (text: string) => escapeText(text.replaceAll("&", "&amp;"));
 
-interface Tag {
-  name: string;
-  closing: boolean;
-  attributes: Map<string, string>;
-  /** Where the text after the tag begins. */
-  end: number;
-}
-
-const SPACE = /[\s/]*/y;
-const NAME = /[^\s/>=]+|=[^\s/>=]*/y;
-const EQUALS = /\s*=\s*/y;
-const UNQUOTED = /[^\s>]*/y;
-
-function take(pattern: RegExp, html: string, at: number): string {
-  pattern.lastIndex = at;
-  return pattern.exec(html)?.[0] ?? "";
-}
-
-/** Reads the value at `at`. Returns null when the document ends inside of it. */
-function readValue(html: string, at: number): { value: string; end: number } | null {
-  const quote = html[at];
-  if (quote !== '"' && quote !== "'") {
-    const value = take(UNQUOTED, html, at);
-    return { value, end: at + value.length };
-  }
-  const close = html.indexOf(quote, at + 1);
-  return close < 0 ? null : { value: html.slice(at + 1, close), end: close + 1 };
-}
-
-/** Reads the tag whose name begins at `at`. Returns null when the document ends inside of it. */
-function readTag(html: string, at: number, closing: boolean): Tag | null {
-  const name = take(/[^\s/>]+/y, html, at);
-  const attributes = new Map<string, string>();
-  let position = at + name.length;
-  for (;;) {
-    position += take(SPACE, html, position).length;
-    if (position >= html.length) return null;
-    if (html[position] === ">") return { name: name.toLowerCase(), closing, attributes, end: position + 1 };
-    const attribute = take(NAME, html, position);
-    position += attribute.length;
-    const equals = take(EQUALS, html, position);
-    if (!equals) continue;
-    const read = readValue(html, position + equals.length);
-    if (!read) return null;
-    position = read.end;
-    if (!attributes.has(attribute.toLowerCase())) attributes.set(attribute.toLowerCase(), read.value);
-  }
-}
+const HIDDEN = '<span class="left-out hidden">';
 
 /** Writes the new document. */
 class Writer {
   readonly out: string[] = [];
-  private depth = 0;
+  /** The elements that are open, as far as the browser's rules for missing end tags are followed. */
+  private open: string[] = [];
+  /** Start tags that were too deep to be written. Their end tags are left out, too. */
+  private flattened = new Map<string, number>();
   private tags = 0;
-  private link: { href: string; text: string } | null = null;
+  private link: { href: string; text: string; depth: number } | null = null;
 
   get full(): boolean {
     return this.tags >= MAX_TAGS;
@@ -86,25 +63,72 @@ class Writer {
 
   tag({ name, closing, attributes }: Tag): void {
     this.tags += 1;
-    if (name === "img" && !closing) this.image(attributes);
-    else if (!SHOWN.has(name)) return;
-    else if (closing) this.close(name);
-    else this.open(name, attributes);
+    if (closing) this.end(name);
+    else if (name === "img" || name === "image") this.image(attributes);
+    else if (name === "iframe") this.frame(attributes);
+    else if (name === "input" && attributes.get("type")?.toLowerCase() !== "hidden") this.values("field", attributes, ["value", "placeholder", "alt"]);
+    else if (name === "option" || name === "optgroup") this.values("field", attributes, ["label"]);
+    else if (SHOWN.has(name)) this.begin(name, attributes);
   }
 
-  private open(name: string, attributes: Map<string, string>): void {
-    if (name === "a") this.link = { href: attributes.get("href")?.trim() ?? "", text: "" };
+  /** The content of a `textarea`, where entities have a meaning, or of an element where they have none. */
+  literal(name: string, content: string): void {
+    if (name === "textarea") this.values("field", new Map([[name, content]]), [name]);
+    else this.out.push(`<pre>${escapeRaw(content)}</pre>`);
+  }
+
+  /** Says what is in a part that no reader sees, unless that is usual. */
+  unseen(where: string, { content, open }: Part, isUsual = false): void {
+    if ((isUsual && !open) || !content.trim()) return;
+    this.out.push(` ${HIDDEN}[hidden in ${escapeText(where)}${open ? " without an end" : ""}: ${escapeRaw(content)}]</span> `);
+  }
+
+  finish(isComplete: boolean): string {
+    this.linkTarget();
+    return this.out.join("") + (isComplete ? "" : `<p>${HIDDEN}[The rest of this mail is too long to show.]</span></p>`);
+  }
+
+  private begin(name: string, attributes: Map<string, string>): void {
+    const rule = ENDS.get(name);
+    if (rule) this.endImplied(rule.ended, rule.inside);
+    if (name === "a") {
+      this.linkTarget();
+      this.link = { href: attributes.get("href")?.trim() ?? "", text: "", depth: this.open.length };
+    }
     // Deeper elements are flattened, because each level costs the browser time.
-    if (!VOID.has(name) && ++this.depth > MAX_DEPTH) return;
+    if (!VOID.has(name) && this.open.length >= MAX_DEPTH) {
+      this.flattened.set(name, (this.flattened.get(name) ?? 0) + 1);
+      return;
+    }
+    if (!VOID.has(name)) this.open.push(name);
     this.out.push(`<${name}${this.attributes(attributes)}>`);
   }
 
-  private close(name: string): void {
-    if (VOID.has(name)) return;
-    this.depth = Math.max(0, this.depth - 1);
-    if (this.depth >= MAX_DEPTH) return;
-    this.out.push(`</${name}>`);
+  private end(name: string): void {
+    if (!SHOWN.has(name) || VOID.has(name)) return;
+    const flattened = this.flattened.get(name) ?? 0;
+    if (flattened > 0) this.flattened.set(name, flattened - 1);
+    else {
+      this.shorten(this.open.lastIndexOf(name));
+      this.out.push(`</${name}>`);
+    }
     if (name === "a") this.linkTarget();
+  }
+
+  private endImplied(ended: Set<string>, inside: Set<string>): void {
+    for (let index = this.open.length - 1; index >= 0 && !inside.has(this.open[index] ?? ""); index -= 1) {
+      if (ended.has(this.open[index] ?? "")) {
+        this.shorten(index);
+        return;
+      }
+    }
+  }
+
+  /** Leaves `length` elements open. A link whose surroundings end is over. */
+  private shorten(length: number): void {
+    if (length < 0) return;
+    this.open.length = length;
+    if (this.link && length < this.link.depth) this.linkTarget();
   }
 
   private attributes(attributes: Map<string, string>): string {
@@ -112,15 +136,30 @@ class Writer {
     return kept.map(([name, value]) => ` ${name}="${escapeText(value)}"`).join("");
   }
 
+  /** `words` are escaped. */
+  private note(words: string): void {
+    this.out.push(`<span class="left-out">[${words}]</span>`);
+  }
+
+  private notLoaded(words: string, source = ""): void {
+    this.note(`${escapeText(words)}${source ? ` · not loaded: ${escapeText(source.slice(0, MAX_VALUE))}` : ""}`);
+  }
+
+  /** Words that are not in the text, and that readers of form fields and frames see. */
+  private values(what: string, attributes: Map<string, string>, shown: string[]): void {
+    for (const value of shown.map((name) => attributes.get(name) ?? "")) if (value.trim()) this.note(`${what}: ${escapeText(value)}`);
+  }
+
+  private frame(attributes: Map<string, string>): void {
+    this.notLoaded("frame", attributes.get("src"));
+    this.values("frame", attributes, ["srcdoc"]);
+  }
+
   /** Images inside the mail are shown. Others are not loaded, and a note says where they are. */
   private image(attributes: Map<string, string>): void {
     const source = attributes.get("src") ?? "";
-    if (/^data:image\/(png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]*$/i.test(source)) {
-      this.out.push(`<img src="${source}"${this.attributes(attributes)}>`);
-      return;
-    }
-    const words = attributes.get("alt") || "image";
-    this.out.push(`<span class="left-out">[${escapeText(words.slice(0, MAX_VALUE))}${source ? ` · not loaded: ${escapeText(source.slice(0, MAX_VALUE))}` : ""}]</span>`);
+    if (/^data:image\/(png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]*$/i.test(source)) this.out.push(`<img src="${source}"${this.attributes(attributes)}>`);
+    else this.notLoaded(attributes.get("alt") || "image", source);
   }
 
   /** Says where a link leads, unless its words are the address. */
@@ -132,41 +171,59 @@ class Writer {
   }
 }
 
-/** Where a comment, a declaration or a strange end tag at `at` ends. */
-function endOfOther(html: string, at: number): number {
-  const mark = html.startsWith("<!--", at) ? "-->" : ">";
-  const end = html.indexOf(mark, at + (mark === ">" ? 1 : 2));
-  return end < 0 ? html.length : end + mark.length;
-}
+/** Reads a mail tag by tag, and gives what it reads to a writer. */
+class Reader {
+  private readonly writer = new Writer();
+  private position = 0;
+  /** Nothing that could be seen is skipped any more. */
+  private isUnusual = false;
 
-function endOfSkipped(html: string, { name, end }: Tag): number {
-  const close = new RegExp(`</${name}(?=[\\s/>])`, "gi");
-  close.lastIndex = end;
-  return close.exec(html)?.index ?? html.length;
-}
+  constructor(private readonly html: string) {}
 
-function rewrite(html: string): string {
-  const writer = new Writer();
-  let position = 0;
-  while (position < html.length && !writer.full) {
-    const open = html.indexOf("<", position);
-    writer.text(html.slice(position, open < 0 ? html.length : open));
-    if (open < 0) break;
+  read(): string {
+    const { html, writer } = this;
+    while (this.position < html.length && !writer.full) {
+      const open = html.indexOf("<", this.position);
+      writer.text(html.slice(this.position, open < 0 ? html.length : open));
+      if (open < 0) break;
+      this.position = this.markup(open);
+    }
+    return writer.finish(!writer.full);
+  }
+
+  /** Reads what begins with the `<` at `open`, and returns where it ends. */
+  private markup(open: number): number {
+    const { html, writer } = this;
     const closing = html[open + 1] === "/";
     const nameAt = open + (closing ? 2 : 1);
     if (/[a-z]/i.test(html[nameAt] ?? "")) {
       const tag = readTag(html, nameAt, closing);
-      if (!tag) break;
-      writer.tag(tag);
-      position = SKIPPED.has(tag.name) && !closing ? endOfSkipped(html, tag) : tag.end;
-    } else if (closing || html[open + 1] === "!" || html[open + 1] === "?") position = endOfOther(html, open);
-    else {
-      writer.text("<");
-      position = open + 1;
+      if (tag) return this.element(tag);
+      writer.unseen("a tag", { content: html.slice(nameAt), end: html.length, open: true });
+      return html.length;
     }
+    if (this.isUnusual && html.startsWith("<![CDATA[", open)) return open + "<![CDATA[".length;
+    if (!closing && html[open + 1] !== "!" && html[open + 1] !== "?") {
+      writer.text("<");
+      return open + 1;
+    }
+    const part = readOther(html, open);
+    writer.unseen("a comment", part, true);
+    return part.end;
   }
-  const rest = writer.full ? '<p class="left-out">[The rest of this mail is too long to show.]</p>' : "";
-  return writer.out.join("") + rest;
+
+  private element(tag: Tag): number {
+    const { html, writer } = this;
+    const { name, closing, end } = tag;
+    writer.tag(tag);
+    if (UNUSUAL.has(name)) this.isUnusual = true;
+    const isUnseen = UNSEEN.has(name) && !this.isUnusual;
+    if (closing || !(isUnseen || LITERAL.has(name))) return end;
+    const part = name === "plaintext" ? { content: html.slice(end), end: html.length, open: true } : readRaw(html, tag);
+    if (isUnseen) writer.unseen(`<${name}>`, part, USUAL.has(name));
+    else writer.literal(name, part.content);
+    return part.end;
+  }
 }
 
 const POLICY = "default-src 'none'; img-src data:; style-src 'self'; form-action 'none'; base-uri 'none'";
@@ -179,10 +236,13 @@ const DARK = '<!doctype html><html class="dark">';
 
 /** A complete document for `srcdoc`. With `dark`, a mail that sets no colors is on dark paper. */
 export function safeMailDocument(html: string, dark = false): string {
-  const body = rewrite(html);
+  const body = new Reader(html).read();
   return `${dark && !HAS_COLORS.test(body) ? DARK : "<!doctype html><html>"}<head><meta charset="utf-8">` +
     `<meta http-equiv="Content-Security-Policy" content="${POLICY}"><link rel="stylesheet" href="/assets/mail.css"></head><body>${body}</body></html>`;
 }
+
+/** Whether a document has text that readers of the mail do not see. */
+export const hasHidden = (document: string): boolean => document.includes(HIDDEN);
 
 export const isDarkDocument = (document: string): boolean => document.startsWith(DARK);
 
