@@ -3,6 +3,7 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { isReturning } from "../router";
 import { get, type Query } from "./client";
 import { asProblem, type ApiProblem } from "./problem";
+import { onTeamChange } from "./team-data";
 import type { Page } from "./types";
 
 export interface Loaded<T> {
@@ -59,10 +60,14 @@ interface PagesState<T> {
 }
 
 /** The rows of lists that were left, so that the back button shows them at once. */
-const left = new Map<string, PagesState<unknown>>();
+type LeftLists = Map<string, PagesState<unknown>>;
+let leftLists: LeftLists = new Map();
 const MAX_LEFT = 5;
 
-function remember(name: string, state: PagesState<unknown>): void {
+// A page of the earlier team that ends after the change writes to the earlier map, which nobody reads.
+onTeamChange(() => (leftLists = new Map()));
+
+function remember(left: LeftLists, name: string, state: PagesState<unknown>): void {
   left.delete(name);
   left.set(name, state);
   const oldest = left.keys().next();
@@ -77,6 +82,7 @@ export function usePages<T>(path: string, query: Query, patience = Infinity): Pa
   const empty: PagesState<T> = { items: [], cursor: null, problem: null, loading: true, done: false };
   const text = JSON.stringify(query);
   const name = `${path} ${text}`;
+  const left = useRef(leftLists).current;
   const kept = isReturning() ? (left.get(name) as PagesState<T> | undefined) : undefined;
   const [state, setState] = useState(kept ?? empty);
   const running = useRef<AbortController | null>(null);
@@ -109,7 +115,7 @@ export function usePages<T>(path: string, query: Query, patience = Infinity): Pa
     isFirst.current = false;
     return () => {
       running.current?.abort();
-      if (!latest.current.loading) remember(name, latest.current as PagesState<unknown>);
+      if (!latest.current.loading) remember(left, name, latest.current as PagesState<unknown>);
     };
   }, [path, text]);
   return {

@@ -4,6 +4,7 @@ import { configureClient, del, get, patch } from "../api/client";
 import { startEvents, stopEvents } from "../api/events";
 import { followNeedsYou, needsYou } from "../api/needs-you";
 import { asProblem, type ApiProblem } from "../api/problem";
+import { clearTeamData } from "../api/team-data";
 import type { Scope, Session } from "../api/types";
 
 export type SessionState =
@@ -18,6 +19,7 @@ let stopCounting: () => void = () => undefined;
 const signedOut = () => {
   stopEvents();
   stopCounting();
+  clearTeamData();
   sessionState.value = { status: "out" };
 };
 
@@ -26,6 +28,7 @@ function enter(session: Session): void {
   stopEvents();
   stopCounting();
   needsYou.value = null;
+  clearTeamData();
   sessionState.value = { status: "in", session };
   startEvents();
   stopCounting = followNeedsYou();

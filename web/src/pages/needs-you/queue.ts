@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { get, intention, post } from "../../api/client";
 import { needsYou, refreshNeedsYou } from "../../api/needs-you";
+import { onTeamChange } from "../../api/team-data";
 import type { Decision, Escalation, EscalationReason, Page } from "../../api/types";
 import { GROUPS, reasonsOf, type Group } from "./reasons";
 
@@ -10,6 +11,14 @@ const PER_REASON = 50;
 
 /** The last queue that was shown, so that the page of one question can lead to the next. */
 export const queue = signal<Escalation[]>([]);
+
+/** Which question followed a decided one in the queue. */
+const followers = new Map<string, string>();
+
+onTeamChange(() => {
+  queue.value = [];
+  followers.clear();
+});
 
 async function ofReason(reason: EscalationReason, signalAbort?: AbortSignal): Promise<Escalation[]> {
   const page = await get<Page<Escalation>>("/v1/escalations", { state: "open", reason, limit: PER_REASON }, { signal: signalAbort });
@@ -39,14 +48,29 @@ function keyOf(escalation: Escalation, decision: Omit<Decision, "rev">): string 
 export async function decide(escalation: Escalation, decision: Omit<Decision, "rev" | "digest">): Promise<Escalation> {
   const seen = { ...decision, digest: escalation.email?.digest ?? undefined };
   const answer = await post<Escalation>(`/v1/escalations/${escalation.id}/resolve`, { ...seen, rev: escalation.rev }, { key: keyOf(escalation, seen) });
-  queue.value = queue.value.filter(({ id }) => id !== escalation.id);
+  leaveQueue(escalation.id);
   void refreshNeedsYou();
   return answer;
 }
 
-/** Where to go after a decision: the next question, or the queue. */
+function leaveQueue(id: string): void {
+  const follower = queue.value[indexOf(id) + 1];
+  if (indexOf(id) >= 0 && follower) followers.set(id, follower.id);
+  queue.value = queue.value.filter((escalation) => escalation.id !== id);
+}
+
+const indexOf = (id: string): number => queue.value.findIndex((escalation) => escalation.id === id);
+
+/** The question after this one, also when this one and some after it are decided. */
+function followerOf(id: string): Escalation | undefined {
+  const index = indexOf(id);
+  if (index >= 0) return queue.value[index + 1];
+  const next = followers.get(id);
+  return next === undefined ? undefined : (queue.value[indexOf(next)] ?? followerOf(next));
+}
+
+/** Where to go after a decision: the next question, those that were skipped, or the queue. */
 export function nextPath(id: string): string {
-  const index = queue.value.findIndex((escalation) => escalation.id === id);
-  const next = queue.value[index + 1] ?? queue.value.find((escalation) => escalation.id !== id);
+  const next = followerOf(id) ?? queue.value.find((escalation) => escalation.id !== id);
   return next ? `/needs-you/${next.id}` : "/needs-you";
 }
