@@ -107,6 +107,28 @@ const heldDown = async ({ page, goto }) => {
   await eventually(async () => (await held()) === 1, "the second is approved");
 };
 
+/** A decision leads to the question after it. Those before it, which were skipped, come last. */
+const inOrder = async ({ page, goto }) => {
+  const subjects = ["Invoice 61", "Invoice 62", "Invoice 63", "Invoice 64"];
+  const ids = [];
+  for (const subject of subjects) ids.push(await hold(subject));
+  await goto("/needs-you");
+  const links = page.getByRole("link", { name: /^Invoice 6\d$/ });
+  await links.nth(3).waitFor();
+  const titles = await links.allInnerTexts();
+  const isShown = (title) => page.getByRole("heading", { name: title, level: 1 }).waitFor();
+  const approve = () => page.getByRole("button", { name: "Approve and send" }).click();
+  await links.nth(1).click();
+  await isShown(titles[1]);
+  await approve();
+  await isShown(titles[2]);
+  await page.keyboard.press("n");
+  await isShown(titles[3]);
+  await approve();
+  await isShown(titles[0]);
+  for (const title of [titles[0], titles[2]]) await api("POST", `/v1/emails/${ids[subjects.indexOf(title)]}/cancel`);
+};
+
 /** The HTML can be edited, too. A part that was not changed is left out unless the person keeps it. */
 const editHtml = async ({ page, goto }) => {
   const id = await hold("Invoice 31", { html: "<p>Please pay <b>900</b> at once.</p>" });
@@ -175,7 +197,10 @@ const heldRow = async ({ page, goto }) => {
 
 await withBrowser(onPhone, { viewport: PHONE });
 await withBrowser(byKeyboard, { colorScheme: "dark" });
-await withBrowser(heldDown);
+await withBrowser(async (browser) => {
+  await inOrder(browser);
+  await heldDown(browser);
+});
 await withBrowser(editHtml);
 await withBrowser(frames(false));
 await withBrowser(frames(true), { colorScheme: "dark" });
