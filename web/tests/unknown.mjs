@@ -78,4 +78,20 @@ const question = async ({ page, goto }) => {
   await page.getByText("They stay with the decision.").waitFor();
 };
 
-await withBrowser(question);
+/** A question that is asked after the page has loaded and before the stream of events is open. */
+const askedMeanwhile = async ({ page, goto }) => {
+  let openStream = () => undefined;
+  const mayOpen = new Promise((resolve) => (openStream = resolve));
+  await page.route("**/v1/events/stream*", (route) => mayOpen.then(() => route.continue()));
+  await goto("/needs-you");
+  await page.getByRole("heading", { name: "Nothing waits for you" }).waitFor();
+  await api("POST", "/v1/escalations", { question: "May I refund order 4822?" });
+  // A stream that opens at once has missed nothing.
+  setTimeout(openStream, 1000);
+  await page.getByText("May I refund order 4822?").waitFor();
+};
+
+await withBrowser(async (browser) => {
+  await askedMeanwhile(browser);
+  await question(browser);
+});

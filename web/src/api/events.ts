@@ -7,7 +7,7 @@ import type { MailEvent } from "./types";
 
 export type StreamState = "closed" | "connecting" | "live" | "waiting";
 export const streamState = signal<StreamState>("closed");
-/** Counts how often the stream was opened again, so that pages can load what they missed. */
+/** Counts how often the stream was opened again, or late, so that pages can load what they missed. */
 const interruptions = signal(0);
 
 type Handler = (event: MailEvent) => void;
@@ -18,11 +18,14 @@ interface Subscription {
 
 const HIDDEN_GRACE_MS = 20_000;
 const MAX_DELAY_MS = 30_000;
+/** Pages load while the stream opens. When that took longer, events after their load may have been missed. */
+const QUICK_OPEN_MS = 500;
 const subscriptions = new Set<Subscription>();
 let source: EventSource | null = null;
 let lastCursor = "";
 let failures = 0;
 let opened = false;
+let startedAt = 0;
 let retryTimer = 0;
 let hiddenTimer = 0;
 
@@ -59,7 +62,7 @@ export interface RefreshOptions {
 
 /**
  * Calls `action` soon after matching events, once for several that arrive together. Also after the stream was
- * interrupted, because events may have been missed.
+ * interrupted or opened late, because events may have been missed.
  */
 export function useRefreshOn(types: string, action: () => void, { matches = () => true, everyMs = REFRESH_INTERVAL_MS }: RefreshOptions = {}): void {
   const timer = useRef(0);
@@ -104,7 +107,7 @@ function connect(): void {
   source = stream;
   stream.onopen = () => {
     failures = 0;
-    if (opened) interruptions.value += 1;
+    if (opened || Date.now() - startedAt > QUICK_OPEN_MS) interruptions.value += 1;
     opened = true;
     streamState.value = "live";
   };
@@ -143,6 +146,7 @@ export function startEvents(): void {
   lastCursor = "";
   failures = 0;
   opened = false;
+  startedAt = Date.now();
   document.addEventListener("visibilitychange", onVisibility);
   connect();
 }
