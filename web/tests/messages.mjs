@@ -113,9 +113,10 @@ const readHostile = async ({ page, goto, axe, picture }) => {
 
 /** Huge mail must not stop the page. The server reads the whole mail for each view, which takes seconds in a debug build. */
 const readHuge = async ({ page, goto }) => {
-  for (const name of ["nested", "table"]) {
+  for (const [name, words] of [["nested", "Nested"], ["table", "Table"]]) {
     await goto(`/messages/${attack(name)}`);
     await page.getByRole("heading", { level: 1, name: new RegExp(`^${name}`) }).waitFor({ timeout: SLOW_MS });
+    await page.frameLocator("iframe").getByText(words, { exact: true }).waitFor({ timeout: SLOW_MS });
     await page.getByRole("tab", { name: "As the model sees it" }).click();
     await page.getByRole("tabpanel").getByText("untrusted mail").first().waitFor({ timeout: SLOW_MS });
     await unharmed(page);
