@@ -157,6 +157,9 @@ impl Round {
             let newest = self.asked.fetch_add(1, Ordering::SeqCst) / ASKS_PER_KEY;
             let key = format!("invoice-{}", newest.saturating_sub(rng.below(4)));
             self.perform(&format!("worker-{worker}-{number}"), &key, &mut rng);
+            if rng.below(20) == 0 {
+                self.decide(&format!("person-{worker}-{number}"), &mut rng);
+            }
             sleep(Duration::from_millis(rng.between(5, 60)));
         }
     }
@@ -174,14 +177,19 @@ impl Round {
         if begin == "later" && begins().is_none() {
             return;
         }
-        match rng.below(8) {
-            0 => return,
-            1 => {
-                let body = json!({"token": token, "retryable": true, "reason": "no paper"});
-                self.call(by, &ClaimCallKind::Fail { fence, retryable: true }, &path("fail"), &body);
-                return;
-            }
-            _ => {}
+        let choice = rng.below(16);
+        if choice == 0 {
+            return;
+        }
+        if choice < 4 {
+            let retryable = choice < 3;
+            let body = json!({"token": token, "retryable": retryable, "reason": "no paper"});
+            self.call(by, &ClaimCallKind::Fail { fence, retryable }, &path("fail"), &body);
+            return;
+        }
+        if rng.below(4) == 0 {
+            let body = json!({"token": token, "lease_s": LEASE_S});
+            self.call(by, &ClaimCallKind::Renew { fence, lease_ms }, &path("renew"), &body);
         }
         let (at, worker) = (self.position(), name.to_owned());
         self.history().claims.effects.push(ClaimEffect { at, team: "ours".into(), key: key.into(), worker, fence });
@@ -189,6 +197,29 @@ impl Round {
         if rng.below(8) > 0 {
             let body = json!({"token": token, "result": name});
             self.call(by, &ClaimCallKind::Complete(fence, name.to_owned()), &path("complete"), &body);
+        }
+    }
+
+    /// Decides about a claim whose worker was lost: by looking the side effect up, or without knowing.
+    fn decide(&self, name: &str, rng: &mut SeededRng) {
+        let Ok(page) = http::get(self.server(0), "/v1/claims?state=unknown&limit=100") else { return };
+        let Some(rows) = page.body["data"].as_array().filter(|rows| !rows.is_empty()) else { return };
+        let row = &rows[rng.below(rows.len() as u64) as usize];
+        let (Some(id), Some(key)) = (row["id"].as_str(), row["key"].as_str()) else { return };
+        let path = |verb: &str| format!("/v1/claims/{id}/{verb}");
+        if rng.below(2) == 0 {
+            let resolution = ["done", "retry", "retry", "abandon"][rng.below(4) as usize];
+            let body = json!({"as": resolution, "rev": row["rev"]});
+            self.call((name, key), &ClaimCallKind::Resolve(resolution.into()), &path("resolve"), &body);
+            return;
+        }
+        let worker = self.history().claims.effects.iter().find(|one| one.key == key).map(|one| one.worker.clone());
+        if let Some(worker) = worker {
+            let body = json!({"says": "done", "result": worker});
+            self.call((name, key), &ClaimCallKind::Found(worker), &path("evidence"), &body);
+        } else {
+            // It may come too early, and changes nothing. Whether it is answered does not matter.
+            let _told = http::post(self.server(0), &path("evidence"), None, &json!({"says": "not_found"}));
         }
     }
 
