@@ -461,7 +461,7 @@ async fn shells_on_two_nodes_run_the_command_once_while_the_nodes_are_killed() {
         Node::start(&cli, free_address(), &database.url).await,
     ];
     let script = "echo ran >> runs; sleep 2; echo hello";
-    let running: Vec<Child> = (0..shells)
+    let mut running: Vec<Child> = (0..shells)
         .map(|number| {
             let url = format!("http://{}", nodes[number % 2].address);
             let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", SHARED_KEY)];
@@ -469,7 +469,15 @@ async fn shells_on_two_nodes_run_the_command_once_while_the_nodes_are_killed() {
         })
         .collect();
     wait_until("one shell runs the command", || !lines(&cli.path().join("runs")).is_empty()).await;
+    let url = format!("http://{}", nodes[0].address);
+    let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", SHARED_KEY)];
+    let claims = cli.run_with_env(&["claims", "list", "--key", "nightly"], &env).await.expect_exit(0).json();
+    let runner = claims["data"][0]["label"].as_str().unwrap_or_default().to_owned();
     for round in 0..2 {
+        // A caller that is killed while it waits changes nothing.
+        let waits = |child: &Child| child.id().is_some_and(|id| !runner.ends_with(&format!(" {id}")));
+        let waiting = running.iter().position(waits).unwrap();
+        running.swap_remove(waiting).kill().await.unwrap();
         let [first, second] = nodes;
         nodes = if round == 0 {
             [first.kill_and_restart(&cli, &database.url).await, second]
