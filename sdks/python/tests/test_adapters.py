@@ -43,6 +43,7 @@ MAIL = {
     "entity": "order_4821",
 }
 REWORDED = {**MAIL, "subject": "Your order", "text": "Thanks so much for your order!"}
+REWORDED = {"subject": "News about what you bought", "text": "The courier has picked it up this morning."}
 ALREADY = ("already_accepted", "already_sent")
 Turns = list[list[tuple[str, dict[str, Any]]]]
 GO: Any = {"messages": [("user", "Go.")]}
@@ -315,8 +316,7 @@ class Adapters(unittest.TestCase):
                 calls = [{**mail, "type": kind} for kind in types]
                 calls.append({**mail, "type": "dup.x", "subject": "Your order", "text": "It is on its way to you."})
                 calls.append({**mail, "type": "dup.x", "entity": mail["entity"].upper()})
-                reworded = {"subject": "News about what you bought", "text": "The courier has picked it up this morning."}
-                calls.append({**mail, **reworded, "type": "Dup-X", "entity": mail["entity"].upper()})
+                calls.append({**mail, **REWORDED, "type": "Dup-X", "entity": mail["entity"].upper()})
                 answers = run(Earnest(), [[("send_email", call)] for call in calls], 4, None)
                 self.assertEqual(answers[0]["status"], "accepted")
                 for number in (1, 2, 7):
@@ -324,6 +324,18 @@ class Adapters(unittest.TestCase):
                 for number in (3, 4, 5, 6, 8, 9):
                     self.assertEqual((number, answers[number]["status"]), (number, "looks_duplicate"))
                 self.assertEqual(mails_for(mail["to"]), 1)
+
+    def test_a_recurring_mail_under_another_spelling_is_sent_once_in_its_period(self) -> None:
+        for run in FRAMEWORKS:
+            with self.subTest(framework=run.__name__):
+                mail = {**unique(), "type": "weekly.report", "period": "2026-W46"}
+                respelled = {**mail, "type": "Weekly Report"}
+                calls = [mail, {**respelled, **REWORDED}]
+                first, again = run(Earnest(), [[("send_email", call)] for call in calls], 4, None)
+                self.assertEqual((first["status"], again["status"]), ("accepted", "looks_duplicate"))
+                self.assertEqual(mails_for(mail["to"]), 1)
+                (later,) = run(Earnest(), [[("send_email", {**respelled, "period": "2026-W47"})]], 4, None)
+                self.assertEqual(later["status"], "accepted")
 
     def test_empty_values_of_a_strict_schema_say_nothing(self) -> None:
         for run in FRAMEWORKS:

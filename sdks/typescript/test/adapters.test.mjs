@@ -122,6 +122,7 @@ async function told(mo, id) {
   }
 }
 
+const REWORDED = { subject: "News about what you bought", text: "The courier has picked it up this morning." };
 const ALREADY = /^already_(accepted|sent)$/;
 
 /** A mail about an order of its own, to a recipient of its own. */
@@ -362,13 +363,23 @@ for (const [name, run] of Object.entries(FRAMEWORKS)) {
     const turns = types.map((type) => [["send_email", { ...own, type }]]);
     turns.push([["send_email", { ...own, type: "dup.x", subject: "Your order", text: "It is on its way to you." }]]);
     turns.push([["send_email", { ...own, type: "dup.x", entity: own.entity.toUpperCase() }]]);
-    const reworded = { subject: "News about what you bought", text: "The courier has picked it up this morning." };
-    turns.push([["send_email", { ...own, ...reworded, type: "Dup-X", entity: own.entity.toUpperCase() }]]);
+    turns.push([["send_email", { ...own, ...REWORDED, type: "Dup-X", entity: own.entity.toUpperCase() }]]);
     const answers = await run(new Mailonce(), turns);
     assert.equal(answers[0].status, "accepted");
     for (const n of [1, 2, 7]) assert.match(answers[n].status, ALREADY);
     for (const n of [3, 4, 5, 6, 8, 9]) assert.deepEqual([n, answers[n].status], [n, "looks_duplicate"]);
     assert.equal(await mailsFor(own.to), 1);
+  });
+
+  test(`${name}: a recurring mail under another spelling is sent once in its period`, async () => {
+    const own = { ...unique(), type: "weekly.report", period: "2026-W46" };
+    const respelled = { ...own, type: "Weekly Report" };
+    const turns = [[["send_email", own]], [["send_email", { ...respelled, ...REWORDED }]]];
+    const [first, again] = await run(new Mailonce(), turns);
+    assert.deepEqual([first.status, again.status], ["accepted", "looks_duplicate"]);
+    assert.equal(await mailsFor(own.to), 1);
+    const [later] = await run(new Mailonce(), [[["send_email", { ...respelled, period: "2026-W47" }]]]);
+    assert.equal(later.status, "accepted");
   });
 
   test(`${name}: empty values of a strict schema say nothing`, async () => {

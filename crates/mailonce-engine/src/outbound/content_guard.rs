@@ -266,12 +266,17 @@ impl Outbound {
             _ if keyed.is_keyed() || caller.channel.is_dialect() => settings.keyed,
             _ => settings.keyless,
         };
+        // Recurring emails are alike, but a model that spells the intent of one in another way repeats it.
+        let intent = intent_fingerprint(caller, keyed).filter(|_| settings.mcp == ContentGuardMode::Hold);
         match mode {
             ContentGuardMode::Off => {
-                let (name, why) =
-                    (Guard::LooksDuplicate.as_str(), "not compared: the content guard is off for this send");
+                let why = match &intent {
+                    Some(_) => "no recent email has the same intent in another spelling; the content is not compared",
+                    None => "not compared: the content guard is off for this send",
+                };
+                let name = Guard::LooksDuplicate.as_str();
                 trace.record(PolicyStep::new(PolicyKind::Guard, name, PolicyVerdict::Pass, why));
-                Ok(GuardInput { holds, identical, ..GuardInput::default() })
+                Ok(GuardInput { holds, identical, intent, ..GuardInput::default() })
             }
             ContentGuardMode::Flag => {
                 let mut windows = std::iter::once(&self.recent_sends).chain(&compared.batch_items);
@@ -289,8 +294,7 @@ impl Outbound {
                 let look_alike =
                     Box::pin(self.find_look_alike(&fingerprint, content, latest)).await.map_err(unavailable)?;
                 holds = holds.union(look_alike.map(|_| Guard::LooksDuplicate).into());
-                let (fingerprint, intent) = (Some(fingerprint), intent_fingerprint(caller, keyed));
-                Ok(GuardInput { holds, identical, fingerprint, intent, ..GuardInput::default() })
+                Ok(GuardInput { holds, identical, fingerprint: Some(fingerprint), intent, ..GuardInput::default() })
             }
         }
     }
