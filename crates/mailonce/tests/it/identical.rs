@@ -215,6 +215,8 @@ over_every_engine! {
         world.engine.outbound.flush_suppressed_calls().await;
         let email = world.email(&id_of(&first)).await;
         assert_eq!(email["suppressed_calls"][0]["reason"], "identical", "{email}");
+        let is_replay = |entry: &Value| entry["description"] == "duplicate call via resend suppressed (identical)";
+        assert!(email["timeline"].as_array().unwrap().iter().any(is_replay), "{email}");
         let events = world.events().await;
         assert_eq!(events.last().unwrap()["type"], "email.duplicate");
         let metrics = world.get("/metrics").await.expect_status(200).text;
@@ -305,8 +307,10 @@ over_every_engine! {
         world.advance_clock(3 * MINUTE);
         assert_ne!(id_of(&send_by_resend(&world, &resend_mail()).await), id_of(&first));
         change_settings(&world, json!({ "keyless": "hold" })).await;
-        let held = world.post(RESEND, &changed(&json!({ "subject": "Your order 4821!" }))).await.expect_status(422);
-        assert!(held.text.contains("held"), "{}", held.text);
+        for mail in [resend_mail(), changed(&json!({ "subject": "Your order 4821!" }))] {
+            let held = world.post(RESEND, &mail).await.expect_status(422);
+            assert!(held.text.contains("held"), "{}", held.text);
+        }
         change_settings(&world, json!({ "keyless": "send" })).await;
         let count = world.email_count().await;
         send_by_resend(&world, &resend_mail()).await;

@@ -188,6 +188,18 @@ async fn a_base_url_of_a_dialect_may_end_with_a_slash() {
     }
     assert_eq!(raw_request(&server, "GET /v1//emails", &headers).await.status, 404, "only in dialects");
     assert_eq!(raw_request(&server, "GET /mcp/", &headers).await.status, 405);
+    let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
+    let mail = json!({ "from": "agent@mailonce.test", "to": "ann@people.test", "subject": "Hi", "text": "Hello" });
+    let tools = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    for (path, body, member) in [
+        ("/compat/resend/emails/", &mail, "/id"),
+        ("/compat/usesend/api/v1/emails/", &mail, "/emailId"),
+        ("/compat/agentmail/v0/inboxes/", &json!({ "username": "slash" }), "/inbox_id"),
+        ("/mcp/", &tools, "/result/tools/0/name"),
+    ] {
+        let (status, answer) = server.call("POST", path, &headers, &body.to_string()).await;
+        assert!(status == 200 && answer.pointer(member).is_some_and(Value::is_string), "{path} {status} {answer}");
+    }
 }
 
 #[tokio::test]

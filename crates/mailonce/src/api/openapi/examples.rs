@@ -281,6 +281,23 @@ mod tests {
     use crate::api::openapi::document;
 
     #[test]
+    fn every_request_and_successful_response_in_json_has_an_example() {
+        let (mut document, mut count) = (document().clone(), 0);
+        for operation in super::operations(&mut document) {
+            let name = operation["operationId"].as_str().unwrap_or_default().to_owned();
+            let responses = operation["responses"].as_object().into_iter().flatten();
+            let successful = responses.filter(|(status, _)| status.starts_with('2')).map(|(_, response)| response);
+            for body in successful.chain(operation.get("requestBody")) {
+                if let Some(json) = body.pointer("/content/application~1json") {
+                    assert!(json.get("example").is_some_and(|example| !example.is_null()), "{name}");
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 150, "{count} examples");
+    }
+
+    #[test]
     fn no_example_has_a_placeholder() {
         let mut document = document().clone();
         for operation in super::operations(&mut document) {
