@@ -20,7 +20,7 @@ pub(crate) struct ProblemBody {
     title: &'static str,
     /// The HTTP status.
     status: u16,
-    /// Error code. Branch on this value.
+    /// Error code. Branch on this value; later versions may have codes that are not listed.
     code: &'static str,
     /// What went wrong in this call.
     detail: String,

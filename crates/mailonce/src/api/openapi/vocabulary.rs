@@ -21,7 +21,10 @@ use mailonce_core::{
         notice::{NoticeState, WebhookError},
     },
     handoff::{EvidenceFinding, EvidenceSource, HandoffState, Outcome, reply::AttemptPhase},
-    inbound::delivery::{DeliveryState, Intake},
+    inbound::{
+        delivery::{DeliveryState, Intake},
+        sender_auth::AuthResult,
+    },
     inbox::{
         artifact::ArtifactKind,
         message::{MessageFlag, MessageState, ReplyToPolicy},
@@ -32,6 +35,7 @@ use mailonce_core::{
         policy_trace::{PolicyKind, PolicyVerdict},
         suppressed_call::SuppressedReason,
     },
+    problem::Code,
     retry::RetryAdvice,
     search::SearchKind,
 };
@@ -62,6 +66,10 @@ pub(super) fn add_words(schemas: &mut Value) {
         if let Some(found) = find_property(&mut schemas[schema], property) {
             set_words(found, &words);
         }
+    }
+    // No `enum`: a client that was generated from it would fail at the codes of later versions.
+    if let Some(code) = find_property(&mut schemas["ProblemBody"], "code") {
+        code["x-extensible-enum"] = Code::ALL.iter().map(|code| code.as_str()).collect();
     }
 }
 
@@ -165,6 +173,7 @@ fn mail_words() -> Vec<FieldWords> {
         "SuppressedCallBody" "reason" = words!(SuppressedReason);
         "EmailBody" "holds" = words!(Guard);
         "SendReceiptBody" "holds" = words!(Guard);
+        "TtlClass" "class" = vec!["scheduled"];
         "DedupeBody" "outcome" = vec!["first", "replayed"];
         "ResolveEmailBody" "as" = vec!["sent", "resend", "abandon"];
         "KeyBody" "bound_to" = vec!["email", "operation", "forgotten"];
@@ -276,6 +285,9 @@ fn event_and_inbox_words() -> Vec<FieldWords> {
         "MessageBody" "state" = words!(MessageState);
         "MessageBody" "own_reason" = vec!["address", "loop_mark", "message_id"];
         "ReplyTargetBody" "flags" = vec!["other_domain", "auth_failed"];
+        "AuthBody" "spf" = words!(AuthResult);
+        "AuthBody" "dkim" = words!(AuthResult);
+        "AuthBody" "dmarc" = words!(AuthResult);
         "AuthBody" "verdict" = vec!["pass", "fail", "none", "temperror"];
         "DeliveryBody" "intake" = words!(Intake);
         "DeliveryBody" "state" = words!(DeliveryState);
@@ -297,6 +309,15 @@ mod tests {
     fn every_parameter_of_the_table_exists() {
         let expected: usize = parameter_words().iter().map(|(ids, ..)| ids.len()).sum();
         assert_eq!(add_parameter_words(&mut crate::api::openapi::document().clone()), expected);
+    }
+
+    #[test]
+    fn a_problem_lists_its_codes_and_allows_others() {
+        let mut schemas = crate::api::openapi::document()["components"]["schemas"].clone();
+        let code = find_property(&mut schemas["ProblemBody"], "code").unwrap();
+        assert!(code.get("enum").is_none());
+        let listed = code["x-extensible-enum"].as_array().unwrap();
+        assert!(listed.len() == Code::ALL.len() && listed.contains(&json!("key_mismatch")), "{listed:?}");
     }
 
     #[test]
