@@ -141,8 +141,12 @@ async fn route_scoped(call: &AgentMailRequest, segments: &[&str]) -> AgentMailRe
 fn missing_feature(method: &Method, segments: &[&str]) -> Option<DialectError<AgentMail>> {
     const ASK: &str = "Ask the operator of this server.";
     let (reason, fix) = match segments {
-        ["pods"] | ["pods", _] if method != Method::GET => {
-            ("a team has one pod, and only an operator creates and deletes teams", ASK)
+        ["pods"] if method != Method::GET => (
+            "a pod is a team with its own API keys, and only an operator creates teams",
+            "Ask an operator for a team (POST /v1/teams), and use its API key: pods.list shows the team as its pod.",
+        ),
+        ["pods", _] if method != Method::GET => {
+            ("a pod is a team, and teams are not deleted", "Delete the inboxes and the API keys of the pod.")
         }
         ["agent", ..] => ("agents get their API keys from an operator and do not sign up", ASK),
         ["accounts" | "providers" | "apps", ..] | ["inboxes", _, "accounts", ..] => {
