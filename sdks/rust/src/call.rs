@@ -189,8 +189,7 @@ impl<T> Call<T> {
             if tried >= tries || !failed.may_retry {
                 return Err(failed.error);
             }
-            let pause = failed.pause.map_or_else(|| self.caller.pause(tried), Ok)?;
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(failed.retry_after.max(self.caller.pause(tried)?)).await;
         }
     }
 }
@@ -226,11 +225,11 @@ impl<T: Send + 'static> IntoFuture for Call<T> {
     }
 }
 
-/// A failed try: whether the call may be retried, and after which pause.
+/// A failed try: whether the call may be retried, and the shortest pause that the server accepts.
 struct FailedTry {
     error: Error,
     may_retry: bool,
-    pause: Option<Duration>,
+    retry_after: Duration,
 }
 
 impl Caller {
@@ -266,7 +265,11 @@ impl Caller {
         read: fn(&Answer) -> Option<T>,
     ) -> Result<T, FailedTry> {
         let url = self.wire.url();
-        let lost = |error: Error| FailedTry { error: error.for_call(url, &request.path), may_retry: true, pause: None };
+        let lost = |error: Error| FailedTry {
+            error: error.for_call(url, &request.path),
+            may_retry: true,
+            retry_after: Duration::ZERO,
+        };
         let response = tokio::time::timeout(limit, self.wire.call(request, fresh)).await;
         let response = response.map_err(|late| {
             lost(Error::no_answer(format!("no answer within {} ms", limit.as_millis()), Some(late.into())))
@@ -296,10 +299,10 @@ fn refused(answer: &Answer, url: &str, path: &str) -> FailedTry {
     let error = Error::refusal(answer.status, &answer.body, url).for_call(url, path);
     let retry_after =
         answer.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
-    let pause = retry_after.map(|seconds| Duration::from_secs(seconds.into()));
+    let retry_after = Duration::from_secs(retry_after.unwrap_or_default().into());
     // `later` is for the caller to decide, except for a rate limit.
-    let may_retry = error.is_passing() && pause.is_none_or(|pause| pause <= MAX_RETRY_AFTER);
-    FailedTry { error, may_retry, pause }
+    let may_retry = error.is_passing() && retry_after <= MAX_RETRY_AFTER;
+    FailedTry { error, may_retry, retry_after }
 }
 
 /// Percent-encodes an id for a path.
@@ -360,5 +363,40 @@ mod tests {
         let longest: Duration = (1..=RETRIES).map(|tried| longest_pause(BACKOFF, tried)).sum();
         assert!(longest / 2 >= Duration::from_secs(30), "{longest:?}");
         assert!(longest <= Duration::from_secs(70), "{longest:?}");
+    }
+
+    /// Answers every request with 503 and this Retry-After.
+    struct Unavailable(&'static str);
+
+    impl Wire for Unavailable {
+        fn call<'a>(&'a self, _: &'a Request, _: bool) -> BoxedFuture<'a, Result<Answer, RequestError>> {
+            let headers = [(header::RETRY_AFTER, header::HeaderValue::from_static(self.0))].into_iter().collect();
+            Box::pin(async { Ok(Answer { status: 503, headers, body: Bytes::from_static(b"{}") }) })
+        }
+
+        fn url(&self) -> &'static str {
+            "http://127.0.0.1:9"
+        }
+
+        fn open_stream<'a>(&'a self, _: &'a Request) -> BoxedFuture<'a, Result<StreamOpening, RequestError>> {
+            Box::pin(async { Err(RequestError::Connect("refused".to_owned())) })
+        }
+    }
+
+    /// How long a call takes that always gets this Retry-After.
+    async fn time_of(retry_after: &'static str, builder: crate::Builder) -> Duration {
+        let client = builder.over(Arc::new(Unavailable(retry_after)), "k".to_owned());
+        let start = std::time::Instant::now();
+        assert_eq!(client.emails.get("e-1").await.unwrap_err().status, 503);
+        start.elapsed()
+    }
+
+    #[tokio::test]
+    async fn a_pause_is_as_long_as_the_backoff_and_as_retry_after() {
+        let growing = crate::Client::builder().backoff(Duration::from_millis(20)).max_retries(4);
+        let backoff: Duration = (1..=4).map(|tried| longest_pause(Duration::from_millis(20), tried) / 2).sum();
+        assert!(time_of("0", growing).await >= backoff);
+        let short = crate::Client::builder().backoff(Duration::ZERO).max_retries(1);
+        assert!(time_of("1", short).await >= Duration::from_secs(1));
     }
 }
