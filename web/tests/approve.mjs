@@ -66,6 +66,8 @@ const byKeyboard = async ({ page, goto, axe, picture }) => {
   await goto("/needs-you");
   for (const name of ["Invoice 11", "Invoice 12", "Invoice 13"]) await page.getByRole("link", { name }).waitFor();
   assert.equal(await page.getByText("please pay for").count(), 3, "every body is visible");
+  await page.getByRole("button", { name: "Held 3" }).waitFor();
+  await page.getByRole("link", { name: "Needs you 3 waiting" }).waitFor();
   await page.keyboard.press("j");
   await page.keyboard.press("x");
   await page.keyboard.press("j");

@@ -1,4 +1,5 @@
-// The committed dist is what the source builds, and it is small. The types of the API are those of openapi.json.
+// The committed dist is what the source builds, and it is small. The types of the API are those of openapi.json, and every
+// call of the source is in it: what the page can do, an API key can do.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
@@ -11,6 +12,31 @@ const LIMIT = 200_000;
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 const files = async (folder) => (await readdir(folder, { recursive: true, withFileTypes: true }))
   .filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name).slice(folder.length + 1)).sort();
+
+const { paths } = JSON.parse(await readFile(here("../../openapi.json"), "utf8"));
+/** The methods of a path with {} for each part that is computed. */
+const methodsOf = (path) => {
+  const parts = path.split("/");
+  const isSame = (known) => known.length === parts.length && known.every((part, index) => part === parts[index] || parts[index] === "{}" || (part.startsWith("{") && part.endsWith("}")));
+  return Object.entries(paths).filter(([known]) => isSame(known.split("/"))).flatMap(([, operations]) => Object.keys(operations));
+};
+
+/** Returns how many paths the source has. */
+const checkCalls = async () => {
+  const source = here("../src");
+  const wrong = [];
+  let count = 0;
+  for (const name of (await files(source)).filter((file) => /\.tsx?$/.test(file) && !file.endsWith("schema.ts"))) {
+    for (const [, verb, , path] of (await readFile(join(source, name), "utf8")).matchAll(/(?:\b(get|post|patch|del)(?:<[^(\n]*>)?\()?(["'`])(\/v1\/[^"'`\s?]*)/g)) {
+      const methods = methodsOf(path.replace(/\$\{[^}]*\}/g, "{}"));
+      const method = verb === "del" ? "delete" : verb;
+      if (methods.length === 0 || (method && !methods.includes(method))) wrong.push(`${name}: ${verb ?? ""} ${path}`);
+      count += 1;
+    }
+  }
+  assert.deepEqual(wrong, [], "calls that openapi.json does not have");
+  return count;
+};
 
 const fresh = await mkdtemp(join(tmpdir(), "mailonce-dist-"));
 try {
@@ -27,7 +53,7 @@ try {
   const types = join(fresh, "schema.ts");
   execFileSync(process.execPath, [here("../types.mjs"), types]);
   assert.equal(await readFile(here("../src/api/schema.ts"), "utf8"), await readFile(types, "utf8"), "src/api/schema.ts is out of date: run `npm run types`");
-  console.log(`dist: ${size} bytes compressed`);
+  console.log(`dist: ${size} bytes compressed, ${await checkCalls()} calls`);
 } finally {
   await rm(fresh, { recursive: true, force: true });
 }

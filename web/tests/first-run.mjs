@@ -6,11 +6,21 @@ import { withBrowser } from "./browser.mjs";
 
 const sh = async (command) => (await promisify(execFile)("bash", ["-c", command])).stdout;
 
+/** What moves, moves only for people who did not ask for less motion. */
+const checkMotion = async (page) => {
+  const moving = () => page.evaluate(() => document.getAnimations().filter(({ playState }) => playState === "running").length);
+  assert.equal(await moving(), 0, "less motion");
+  await page.emulateMedia({ reducedMotion: "no-preference" });
+  assert.ok((await moving()) > 0, "motion");
+  await page.emulateMedia({ reducedMotion: "reduce" });
+};
+
 await withBrowser(async ({ page, goto, axe, picture }) => {
   await goto("/");
   await page.getByRole("heading", { name: "Send your first email, twice" }).waitFor();
   await page.getByText("Waiting for the first call…").waitFor();
   await axe();
+  await checkMotion(page);
   await picture("first-run");
   await page.getByRole("button", { name: "Fill in a new API key" }).click();
   await page.getByText("The key is shown only now.").waitFor();

@@ -94,6 +94,11 @@ const readHostile = async ({ page, goto, axe, picture }) => {
   await page.getByText("Replies go to another organization than the sender's.").waitFor();
   await page.frameLocator("iframe").getByText("Dear customer").waitFor();
   await unharmed(page);
+  const authentication = page.locator("section", { has: page.getByRole("heading", { name: "Sender authentication" }) });
+  await authentication.getByText("The server trusts the machine that delivered it.").waitFor();
+  assert.match((await authentication.innerText()).replace(/\s+/g, " "), /SPF none DKIM none DMARC none/i);
+  const links = page.locator("section", { has: page.getByRole("heading", { name: "Links" }) });
+  assert.match((await links.innerText()).replace(/\s+/g, " "), /(suspicious|blocked) evil\.example/);
   await axe();
   await picture("message-hostile", { fullPage: true });
   for (const [tab, words] of [["Text", "Dear customer"], ["As the model sees it", "untrusted mail"], ["Header", "X-Evil"]]) {

@@ -1,6 +1,7 @@
 // The set-up: an API key is shown once, a rule is added and simulated, a domain is checked, a person gets a sign-in link,
 // snippets name this server, metrics are drawn, the audit log has it all, and a setting is saved.
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { api, eventually, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
 import { connectProgram } from "./oauth.mjs";
 
@@ -114,7 +115,14 @@ const connectAndMetrics = async ({ page, goto, dashboard, picture }) => {
   await page.getByRole("region", { name: "Sends" }).locator(".setup-total").getByText("1", { exact: true }).waitFor();
   await api("POST", "/v1/emails", { from: "agent@mailonce.test", to: ["bob@example.com"], subject: "Order 2", text: "Hi" });
   await page.getByRole("region", { name: "Sends" }).locator(".setup-total").getByText("2", { exact: true }).waitFor();
-  await page.getByText("sum(rate(mailonce_send_accepted_total[5m]))").waitFor();
+  // A metric without a value is not served before its first event; all are documented.
+  const served = await (await fetch(`${dashboard}/metrics`, { headers: { authorization: `Bearer ${process.env.MAILONCE_API_KEY}` } })).text();
+  const documented = await Promise.all(["operations", "webhooks"].map((page) => readFile(new URL(`../../docs/${page}.md`, import.meta.url), "utf8")));
+  const known = [served, ...documented].join("\n");
+  const queries = await page.getByLabel(/^the PromQL of/).allInnerTexts();
+  const names = queries.flatMap((query) => query.match(/mailonce_\w+/g));
+  assert.ok(queries.length === 6 && names.length >= 6, queries.join("\n"));
+  for (const name of names) assert.match(known, new RegExp(`\\b${name}\\b`), `the metric ${name}`);
   await picture("setup-metrics");
 };
 

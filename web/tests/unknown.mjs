@@ -9,6 +9,8 @@ const settleEmail = async ({ page, goto, axe, picture }) => {
   const { id } = await send("Invoice 4821");
   await goto("/needs-you");
   await page.getByRole("link", { name: "Invoice 4821" }).waitFor({ timeout: SLOW_MS });
+  const counts = await page.getByRole("group", { name: "Show" }).getByRole("button").allInnerTexts();
+  assert.deepEqual(counts.map((text) => Number(/\d+$/.exec(text.trim())?.[0] ?? 0)), [1, 1, 0, 0], `all, unknown, held, asked: ${counts}`);
   await axe();
   await picture("unknown-queue");
   await page.getByRole("link", { name: "See the evidence and settle" }).click();
@@ -37,6 +39,11 @@ const settleOnEmailPage = async ({ page, goto, picture }) => {
   await goto(`/emails/${id}`);
   await page.getByRole("button", { name: "Give up" }).waitFor({ timeout: SLOW_MS });
   await picture("unknown-email", { fullPage: true });
+  // The sandbox loses the answer to the second copy, too.
+  const attempts = async () => (await api("GET", `/v1/emails/${id}`)).handoffs.flatMap((handoff) => handoff.attempts).length;
+  assert.equal(await attempts(), 1);
+  await page.getByRole("button", { name: "Send it again" }).click();
+  await eventually(async () => (await attempts()) === 2 && (await api("GET", `/v1/emails/${id}`)).state === "unknown", "the second attempt", SLOW_MS);
   await page.getByRole("button", { name: "Give up" }).click();
   await page.locator(".chip", { hasText: "abandoned" }).first().waitFor();
   assert.equal((await api("GET", `/v1/emails/${id}`)).state, "abandoned");
