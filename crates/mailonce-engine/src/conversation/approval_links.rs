@@ -166,12 +166,12 @@ impl Escalations {
         view: &EscalationView,
         addressee: Addressee,
     ) -> Result<(NewApprovalLink, bool), Problem> {
-        let (now, kind) = (self.ctx.now(), RecordKind::ApprovalLink);
+        let kind = RecordKind::ApprovalLink;
         let name = ApprovalLink::record_name(view.id, addressee);
         if let Some(record) = self.ctx.store.record_by_name(team, kind, &name).await.map_err(unavailable)? {
             let known: ApprovalLink = records::decode(&record)?;
             let has_ended = self.addressee_name(&record, &known).await?.is_none();
-            if now < known.expires_at && known.digest == preview_digest(view) && !has_ended {
+            if self.ctx.time.later_time() < known.expires_at && known.digest == preview_digest(view) && !has_ended {
                 return Ok((self.new_link(&record, &known), false));
             }
             self.ctx.store.remove_record(team, kind, record.id).await.map_err(unavailable)?;
@@ -218,14 +218,17 @@ impl Escalations {
         format!("{}-{}", id.simple(), hex(&self.ctx.secret.mac("approval-link", &[id.as_bytes()])))
     }
 
-    /// The record of a token.
-    async fn find_link(&self, token: &str) -> Result<(Record, ApprovalLink), Problem> {
+    /// The id of the link of a token that this server made. It reads nothing, so that forged tokens cost little.
+    pub fn check_link_token(&self, token: &str) -> Result<Uuid, Problem> {
         let (id, _) = token.split_once('-').ok_or_else(unknown_link)?;
         let id = Uuid::try_parse(id).map_err(|_not_an_id| unknown_link())?;
         let is_right: bool = token.as_bytes().ct_eq(self.link_token(id).as_bytes()).into();
-        if !is_right {
-            return Err(unknown_link());
-        }
+        if is_right { Ok(id) } else { Err(unknown_link()) }
+    }
+
+    /// The record of a token.
+    async fn find_link(&self, token: &str) -> Result<(Record, ApprovalLink), Problem> {
+        let id = self.check_link_token(token)?;
         let record = self.ctx.store.record_of_any_team(RecordKind::ApprovalLink, id).await.map_err(unavailable)?;
         let record = record.ok_or_else(unknown_link)?;
         let link = records::decode(&record)?;
@@ -251,7 +254,7 @@ impl Escalations {
         let state = match (&addressee, view.escalation.state) {
             (_, state) if state != EscalationState::Open => LinkState::Decided,
             (None, _) => LinkState::Expired,
-            _ if link.expires_at <= self.ctx.now() => LinkState::Expired,
+            _ if link.expires_at <= self.ctx.time.later_time() => LinkState::Expired,
             _ if preview_digest(&view) != link.digest => LinkState::Changed,
             _ => LinkState::Open,
         };
@@ -287,7 +290,7 @@ impl Escalations {
 
     /// The tokens of the addressee's other links whose questions are open, oldest first.
     async fn waiting_links(&self, own: &Record, link: &ApprovalLink) -> Result<Vec<String>, Problem> {
-        let (mut tokens, mut before, now) = (Vec::new(), None, self.ctx.now());
+        let (mut tokens, mut before, now) = (Vec::new(), None, self.ctx.time.later_time());
         loop {
             // Most links are those of other people, so that one page would miss some.
             let page = self.ctx.store.records(own.team, own.kind, before, limits::PAGE_ROWS).await;
@@ -339,7 +342,8 @@ impl Escalations {
         }
     }
 
-    /// Decides a question by its link, if it can still be decided, and returns the page after it.
+    /// Decides a question by its link, if it can still be decided, and returns the page after it. Fails with `stale_rev`
+    /// when the question was asked again since the page was shown.
     pub async fn decide_by_link(
         &self,
         token: &str,
@@ -362,7 +366,13 @@ impl Escalations {
             }
             // Somebody else was faster, or the email changed: the page says so.
             Err(problem) if matches!(problem.code, Code::NotOpen | Code::StaleRev) => {
-                self.page_of(&record, &link, &caller).await
+                let page = self.page_of(&record, &link, &caller).await?;
+                if page.state == LinkState::Open {
+                    let detail = "the question was asked again since you opened the page, so nothing was decided; look \
+                                  again and decide";
+                    return Err(Problem::new(Code::StaleRev, detail));
+                }
+                Ok(page)
             }
             Err(problem) => Err(problem),
         }

@@ -239,7 +239,8 @@ impl OidcProvider {
     /// Who signed in, from the claims of a verified token.
     fn identity(&self, claims: &Value) -> ExternalIdentity {
         let text = |name: &str| claims[name].as_str().map(str::trim).filter(|text| !text.is_empty());
-        let subject = text("sub").unwrap_or_default().to_owned();
+        // Exactly as the provider writes it: accounts may differ in a space only.
+        let subject = claims["sub"].as_str().unwrap_or_default().to_owned();
         // Approval links go to this address, so what is absent proves nothing. Some providers write booleans as text.
         let is_verified = claims["email_verified"] == true || claims["email_verified"] == "true";
         let address = text("email").filter(|_| is_verified).map(str::to_owned);
@@ -385,6 +386,15 @@ mod tests {
         let verified = identity(claims);
         assert_eq!((verified.address.as_deref(), verified.name.as_str()), (Some("ada@example.com"), "Ada"));
         assert_eq!(verified.teams, Some(vec![]));
+    }
+
+    #[test]
+    fn accounts_that_differ_in_a_space_are_different_people() {
+        let provider = provider(None, Some("viewer"));
+        for subject in ["ada", "ada ", " ada"] {
+            let identity = provider.identity(&json!({ "sub": subject }));
+            assert_eq!((identity.subject.as_str(), identity.name.as_str()), (subject, "ada"));
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Approval links: one tap decides, once, and only what was shown.
 
+use mailonce_engine::EngineDeps;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -200,6 +201,8 @@ over_every_engine! {
         for bad in [forged.as_str(), &hers[..hers.len() - 1], "/a/x", "/a/-", &hers.to_uppercase().replace("/A/", "/a/")] {
             world.call(get(bad).anonymous()).await.expect_status(404);
             press(&world, bad, &[("as", "release"), ("rev", "1")]).await.expect_status(404);
+            // The body of whoever has no link is not read.
+            press(&world, bad, &[("reason", &"x".repeat(5 << 20))]).await.expect_status(404);
         }
         let viewer = json!({ "rev": 1, "role": "viewer" });
         world.call(crate::call::patch(&format!("/v1/people/{bob}")).json(&viewer)).await.expect_status(200);
@@ -211,6 +214,33 @@ over_every_engine! {
         assert_ne!(link_path(&world, &asked, &ada).await, hers, "an expired link is replaced");
         let path = format!("/v1/escalations/{}/approval-links", str_field(&asked, "id"));
         world.post(&path, &json!({ "person": bob })).await.expect_problem(422, "invalid_field").expect_field("person");
+    }
+
+    async fn the_page_keeps_the_reason_and_shows_what_ended_without_a_decision(world) {
+        require_approval(&world).await;
+        world.call(crate::call::patch("/v1/settings").json(&json!({ "held_expires_after": "2h" }))).await.expect_status(200);
+        let ada = add_person(&world, "Ada", "approver").await;
+        let (_, asked) = send_for_approval(&world, "k", "Invoice 7").await;
+        let path = link_path(&world, &asked, &ada).await;
+        press(&world, &path, &[("as", "reject"), ("rev", "1"), ("reason", "not <b>ours</b>")]).await.expect_status(200);
+        let late = world.call(get(&path).anonymous()).await.expect_status(410);
+        assert!(late.text.contains("Decided: Reject") && late.text.contains("<pre>not &lt;b&gt;ours&lt;/b&gt;</pre>"), "{}", late.text);
+        let read = world.get(&format!("/v1/escalations/{}", str_field(&asked, "id"))).await.expect_status(200);
+        assert_eq!(read["decision"]["reason"], "not <b>ours</b>");
+
+        let (email, asked) = send_for_approval(&world, "l", "Invoice 8").await;
+        let path = link_path(&world, &asked, &ada).await;
+        world.post(&format!("/v1/emails/{email}/cancel"), &json!({})).await.expect_status(200);
+        world.engine.escalations.run_escalation_round().await;
+        let moot = world.call(get(&path).anonymous()).await.expect_status(410);
+        assert!(moot.text.contains("Nothing to decide any more.") && !moot.text.contains("<form"), "{}", moot.text);
+
+        let (_, asked) = send_for_approval(&world, "m", "Invoice 9").await;
+        let path = link_path(&world, &asked, &ada).await;
+        world.advance_clock(3 * HOUR);
+        world.engine.escalations.run_escalation_round().await;
+        let over = world.call(get(&path).anonymous()).await.expect_status(410);
+        assert!(over.text.contains("<strong>The deadline</strong> decided") && !over.text.contains("<form"), "{}", over.text);
     }
 
     async fn several_wait_in_a_row(world) {
@@ -283,6 +313,27 @@ over_every_engine! {
             let seen = world.call(get(path).bearer(&agent)).await.expect_status(200);
             assert!(!seen.text.contains(token) && !seen.text.contains("/a/"), "{path}: {}", seen.text);
         }
+    }
+}
+
+/// A node whose clock is behind the database's does not open a link for longer.
+#[tokio::test]
+async fn a_link_expires_by_the_later_of_node_and_database_clock() {
+    let world = World::postgres().await;
+    let ada = add_person(&world, "Ada", "approver").await;
+    let asked = world.post("/v1/escalations", &json!({ "question": "May I?" })).await.expect_status(201).body;
+    let approval = link_path(&world, &asked, &ada).await;
+    world.advance_clock(72 * HOUR - 600_000);
+    let made = world.post(&format!("/v1/people/{ada}/sign-in-links"), &json!({})).await.expect_status(201);
+    let url = made.string_field("url");
+    let sign_in = &url[url.find("/sign-in/").unwrap()..];
+    world.advance_clock(600_000);
+    let behind = world.node_with_clock(-20_000, EngineDeps::default()).await;
+    behind.handoffs.heartbeat_and_recover().await.unwrap();
+    let router = mailonce::api::router(behind, false);
+    for path in [approval.as_str(), sign_in] {
+        let response = router.clone().oneshot(get(path).anonymous().build("")).await.unwrap();
+        TestResponse::from_response(response).await.expect_status(410);
     }
 }
 

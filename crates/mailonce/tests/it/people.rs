@@ -75,7 +75,10 @@ over_every_engine! {
         for method in ["GET", "HEAD", "GET"] {
             let shown = world.call(TestRequest::new(method, &path).anonymous()).await.expect_status(200);
             assert!(shown.header("set-cookie").is_none());
+            assert!(shown.header("content-security-policy").unwrap().contains("frame-ancestors 'none'"));
         }
+        let entry = world.call(get("/sign-in").anonymous()).await.expect_status(200);
+        assert!(entry.header("content-security-policy").unwrap().contains("frame-ancestors 'none'"));
         let shown = world.call(get(&path).anonymous()).await.expect_status(200);
         assert!(shown.text.contains("<strong>Ada</strong>") && shown.text.contains("(viewer)"), "{}", shown.text);
         let signed_in = world.call(post(&path).anonymous()).await.expect_status(303);

@@ -43,6 +43,10 @@ pub(crate) async fn show(State(app): State<App>, PathParam(token): PathParam) ->
 /// Decides, once.
 pub(crate) async fn decide(State(app): State<App>, PathParam(token): PathParam, request: Request) -> ApiResult {
     let client = ClientAddress::of(request.extensions());
+    // Whoever has no link sends no large body.
+    if let Err(problem) = app.engine.escalations.check_link_token(&token) {
+        return failure(problem);
+    }
     let body = read_body(request.into_body(), MAX_FORM_BYTES).await?;
     let form: HashMap<Cow<'_, str>, Cow<'_, str>> = url::form_urlencoded::parse(&body).collect();
     let request = match parse_decision(&form) {
@@ -51,7 +55,9 @@ pub(crate) async fn decide(State(app): State<App>, PathParam(token): PathParam, 
     };
     match app.engine.escalations.decide_by_link(&token, request, client).await {
         Ok(page) => Ok(render(&page, None)),
-        Err(problem) if problem.code == Code::InvalidField => show_again(&app, &token, &problem).await,
+        Err(problem) if matches!(problem.code, Code::InvalidField | Code::StaleRev) => {
+            show_again(&app, &token, &problem).await
+        }
         Err(problem) => failure(problem),
     }
 }
@@ -59,7 +65,7 @@ pub(crate) async fn decide(State(app): State<App>, PathParam(token): PathParam, 
 /// The page again, with what is wrong with the form.
 async fn show_again(app: &App, token: &str, problem: &Problem) -> ApiResult {
     match app.engine.escalations.approval_page(token).await {
-        Ok(page) => Ok(render(&page, Some(&problem.detail))),
+        Ok(page) => Ok(render(&page, Some(problem))),
         Err(problem) => failure(problem),
     }
 }
@@ -85,17 +91,18 @@ fn failure(problem: Problem) -> ApiResult {
     Ok(html_page(StatusCode::NOT_FOUND, content))
 }
 
-fn render(page: &ApprovalPage, fault: Option<&str>) -> Response {
+fn render(page: &ApprovalPage, fault: Option<&Problem>) -> Response {
     let status = match (page.state, fault) {
         _ if page.decided_now => StatusCode::OK,
         (LinkState::Open, None) => StatusCode::OK,
+        (LinkState::Open, Some(problem)) if problem.code == Code::StaleRev => StatusCode::CONFLICT,
         (LinkState::Open, Some(_)) => StatusCode::UNPROCESSABLE_ENTITY,
         (LinkState::Changed, _) => StatusCode::CONFLICT,
         (LinkState::Decided | LinkState::Expired, _) => StatusCode::GONE,
     };
     let mut content = String::new();
     // Writing into a string cannot fail.
-    write_page(&mut content, page, fault).unwrap_or_default();
+    write_page(&mut content, page, fault.map(|problem| problem.detail.as_str())).unwrap_or_default();
     html_page(status, &content)
 }
 
