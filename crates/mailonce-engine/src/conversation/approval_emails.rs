@@ -21,10 +21,25 @@ use uuid::Uuid;
 
 use crate::{
     access::{people::PersonView, sending_domains::FreezeError},
-    conversation::{Escalations, notification_targets::describe, notifications::DueNotice},
+    conversation::{Escalations, notification_attempts::DueNotice, notification_targets::describe},
     handoff::transport_selector::{LOCAL_TRANSPORT, OutboundRoute},
     runtime::hex::hex,
 };
+
+/// How long a transport may prepare an attempt, in milliseconds. Nothing has been sent until then.
+const PREPARE_LIMIT_MS: i64 = 120_000;
+
+/// How long preparing and handing over may take with a transport, in milliseconds.
+fn attempt_timeouts_ms(route: &OutboundRoute) -> (i64, i64) {
+    let timeout_ms = route.capability().timeout_ms.max(1);
+    (timeout_ms.min(PREPARE_LIMIT_MS), timeout_ms)
+}
+
+/// How long an attempt with a transport can take, in milliseconds.
+pub(super) fn attempt_limit_ms(route: &OutboundRoute) -> i64 {
+    let (prepare, hand_over) = attempt_timeouts_ms(route);
+    prepare.saturating_add(hand_over)
+}
 
 impl Escalations {
     /// Sends one email about these questions to a person.
@@ -33,10 +48,10 @@ impl Escalations {
         team: TeamId,
         person: &PersonView,
         from: &str,
-        notices: &[DueNotice],
+        (route, notices): (&OutboundRoute, &[DueNotice]),
     ) -> Result<(), String> {
-        let (content, route) = self.email_of_questions(team, person, from, notices).await?;
-        self.send_unrecorded(team, &route, &content, notices).await
+        let (content, _) = self.email_of_questions(team, person, from, notices).await?;
+        self.send_unrecorded(team, route, &content, notices).await
     }
 
     /// The email about these questions, and the transport that leads to the person. Fails when none can be sent.
@@ -108,7 +123,7 @@ impl Escalations {
         let first = notices.first().ok_or("there is no question")?;
         let (id, now) = (EmailId(first.record.id), self.ctx.now());
         let from = content.from.to_address();
-        let attempt = first.link.notification.as_ref().map_or(1, |notification| notification.attempts);
+        let attempt = first.attempts().max(1);
         let mac = self.email_mac(content, notices);
         let mut key = [0; 16];
         key.copy_from_slice(&mac[..16]);
@@ -152,8 +167,10 @@ impl Escalations {
 
 /// Makes one attempt. An unknown outcome counts as sent: a person who asks is better than a person who is asked twice.
 async fn hand_over(route: &OutboundRoute, envelope: FrozenEnvelope) -> Result<(), String> {
-    let timeout = Duration::from_millis(route.capability().timeout_ms.max(1) as u64);
-    let prepared = tokio::time::timeout(timeout, route.transport.prepare(envelope)).await;
+    let (prepare_ms, hand_over_ms) = attempt_timeouts_ms(route);
+    let (prepare_timeout, timeout) =
+        (Duration::from_millis(prepare_ms as u64), Duration::from_millis(hand_over_ms as u64));
+    let prepared = tokio::time::timeout(prepare_timeout, route.transport.prepare(envelope)).await;
     let prepared = prepared.map_err(|_elapsed| "the transport did not answer in time".to_owned())?;
     let ready = prepared.map_err(|reply| reply.text)?;
     let Ok(reply) = tokio::time::timeout(timeout, ready.hand_over()).await else { return Ok(()) };

@@ -42,8 +42,8 @@ struct TeamQuestions {
 /// What this process knows about notifications.
 #[derive(Default)]
 pub(crate) struct NotificationProgress {
-    /// Teams that are being notified.
-    running: Arc<Mutex<HashSet<TeamId>>>,
+    /// Teams whose questions are being read, and recipients who are being told.
+    running: Arc<Mutex<HashSet<Uuid>>>,
     /// Until when nothing is to be done about a question for an addressee.
     paused: Mutex<HashMap<(OpenQuestion, Uuid), Time>>,
     /// Until when questions for a person are collected.
@@ -56,15 +56,15 @@ pub(crate) struct NotificationProgress {
     obstacles: Mutex<HashMap<PersonId, String>>,
 }
 
-/// Marks a team as being notified until it is dropped.
-pub(super) struct RunningTeam {
-    team: TeamId,
-    running: Arc<Mutex<HashSet<TeamId>>>,
+/// Marks a team or a recipient as being worked on until it is dropped.
+pub(super) struct RunningMark {
+    id: Uuid,
+    running: Arc<Mutex<HashSet<Uuid>>>,
 }
 
-impl Drop for RunningTeam {
+impl Drop for RunningMark {
     fn drop(&mut self) {
-        lock(&self.running).remove(&self.team);
+        lock(&self.running).remove(&self.id);
     }
 }
 
@@ -73,10 +73,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl NotificationProgress {
-    /// `None` when the team is being notified already.
-    pub(super) fn start(&self, team: TeamId) -> Option<RunningTeam> {
-        let is_free = lock(&self.running).insert(team);
-        is_free.then(|| RunningTeam { team, running: Arc::clone(&self.running) })
+    /// Marks a team or a recipient by its id. `None` while another task has it.
+    pub(super) fn start(&self, id: Uuid) -> Option<RunningMark> {
+        let is_free = lock(&self.running).insert(id);
+        is_free.then(|| RunningMark { id, running: Arc::clone(&self.running) })
     }
 
     /// Whether old links of a team are to be removed now.

@@ -23,7 +23,7 @@ use crate::{
     conversation::{
         Escalations,
         escalations::{EscalationView, is_forbidden_in_question},
-        notifications::DueNotice,
+        notification_attempts::DueNotice,
     },
     events::endpoints::secret_text,
     runtime::{
@@ -36,8 +36,9 @@ use crate::{
 
 /// Targets of a team.
 const MAX_TARGETS: usize = 20;
-/// How long a target may take to answer. Shorter than the first pause, so that no other attempt is made meanwhile.
-const POST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a target may take to answer, in milliseconds.
+pub(super) const POST_LIMIT_MS: i64 = 5_000;
+const POST_TIMEOUT: Duration = Duration::from_millis(POST_LIMIT_MS as u64);
 /// Longest texts of a card, in characters.
 const MAX_CARD_CHARS: usize = 300;
 

@@ -4,95 +4,49 @@
 //! log. An attempt is recorded before it is made, so that nodes do not make the same one.
 
 use mailonce_core::{
-    access::{
-        person::Person,
-        team::{ApiKeyScope, Team},
-    },
+    access::team::Team,
     conversation::{
-        approval_link::{Addressee, ApprovalLink, Notification},
+        approval_link::{ApprovalLink, Notification},
         escalation::{Escalation, EscalationState},
     },
     id::TeamId,
     limits,
-    operation::IdempotentResult,
     problem::Problem,
-    record::{Record, RecordChangeResult, RecordKind},
-    time::Time,
+    record::{Record, RecordKind},
 };
 use std::{sync::Arc, time::Duration};
-use tokio::{sync::watch, task::JoinSet};
-use uuid::Uuid;
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
 
 use crate::{
-    access::{people::PersonView, settings::ApprovalEmails},
+    access::people::PersonView,
     conversation::{
         Escalations,
+        approval_emails::attempt_limit_ms,
         approval_links::{LINK_MS, link_caller, link_expiry, preview_digest},
-        escalations::EscalationView,
+        notification_attempts::DueNotice,
         notification_order::notification_of,
         notification_progress::OpenQuestion,
+        notification_recipients::{DueRecipient, Recipient},
+        notification_targets::POST_LIMIT_MS,
     },
     runtime::{problems::unavailable, records},
 };
 
 /// How often new questions and due attempts are looked for.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The pauses after failed attempts, in milliseconds. After the last one a notification is given up.
-const RETRY_MS: [i64; 7] = [10_000, 30_000, 120_000, 600_000, 1_800_000, 3_600_000, 7_200_000];
 /// How long questions are collected after an email to the same person, in milliseconds. They come in one email.
 const DIGEST_MS: i64 = 5 * 60_000;
 /// When a person is tried again for whom no email can be made, in milliseconds.
 const OBSTACLE_MS: i64 = 60_000;
 /// Notices that a recipient gets in one round, and so questions in one email.
 const MAX_NOTICES: usize = 50;
+/// Emails to people of a team that are sent at the same time. Relays limit connections.
+const MAX_CONCURRENT_EMAILS: usize = 8;
 /// Pages of questions that one scan reads.
 const MAX_SCAN_PAGES: usize = 100;
-
-/// Somebody who is told of questions.
-enum Recipient {
-    /// A place such as a Slack channel.
-    Target(Record),
-    /// A person who may decide.
-    Person {
-        view: PersonView,
-        /// The sender of the email.
-        from: String,
-    },
-}
-
-impl Recipient {
-    fn addressee(&self) -> Addressee {
-        match self {
-            Self::Target(record) => Addressee::Target(record.id),
-            Self::Person { view, .. } => Addressee::Person(view.id),
-        }
-    }
-
-    /// When a question is due for this recipient. `None`: it was asked before the recipient was there.
-    fn due_at(&self, asked_at: Time, delay_ms: i64) -> Option<Time> {
-        let created_at = match self {
-            Self::Target(record) => record.created_at,
-            Self::Person { view, .. } => view.created_at,
-        };
-        (created_at <= asked_at).then(|| asked_at.plus(delay_ms))
-    }
-
-    /// Whether a link that was made then no longer works, because the person signed out everywhere.
-    fn has_ended(&self, record: &Record, link: &ApprovalLink) -> bool {
-        let is_over = |person: &Person| person.has_signed_out_since(link.sign_outs, record.created_at);
-        matches!(self, Self::Person { view, .. } if is_over(&view.person))
-    }
-}
-
-/// A question whose recipient is to be told now.
-pub(super) struct DueNotice {
-    /// The record of the link.
-    pub(super) record: Record,
-    /// The link.
-    pub(super) link: ApprovalLink,
-    /// The question.
-    pub(super) view: EscalationView,
-}
 
 impl Escalations {
     /// Tells people of new questions until `stop` changes.
@@ -114,7 +68,7 @@ impl Escalations {
         self.notify_teams().await.join_all().await;
     }
 
-    /// Starts a task for every team that has none running.
+    /// Starts a task for every team whose questions no task is reading.
     async fn notify_teams(self: &Arc<Self>) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let teams = self.ctx.store.teams().await.unwrap_or_else(|error| {
@@ -122,19 +76,49 @@ impl Escalations {
             Vec::new()
         });
         for team in teams {
-            let Some(running) = self.notifications.start(team.id) else { continue };
+            let Some(running) = self.notifications.start(team.id.0) else { continue };
             let service = Arc::clone(self);
             tasks.spawn(async move {
-                if let Err(problem) = service.notify_team(&team).await {
-                    tracing::warn!(why = problem.detail, team = %team.id, "cannot notify people of escalations");
-                }
+                let due = service.due_questions(&team).await;
+                // The next round begins while recipients are being told.
                 drop(running);
+                match due {
+                    Ok(due) => service.notify_recipients(team, due).await,
+                    Err(problem) => {
+                        tracing::warn!(why = problem.detail, team = %team.id, "cannot notify people of escalations");
+                    }
+                }
             });
         }
         tasks
     }
 
-    async fn notify_team(&self, team: &Team) -> Result<(), Problem> {
+    /// Tells everybody at the same time: a slow target or relay must not delay the others.
+    async fn notify_recipients(self: &Arc<Self>, team: Team, due: Vec<DueRecipient>) {
+        let (team, slots) = (Arc::new(team), Arc::new(Semaphore::new(MAX_CONCURRENT_EMAILS)));
+        let mut tasks = JoinSet::new();
+        for DueRecipient { recipient, questions, running } in due {
+            let (service, team, slots) = (Arc::clone(self), Arc::clone(&team), Arc::clone(&slots));
+            tasks.spawn(async move {
+                let _slot = match recipient {
+                    Recipient::Person { .. } => slots.acquire().await.ok(),
+                    Recipient::Target(_) => None,
+                };
+                if let Err(problem) = service.notify(&team, &recipient, &questions).await {
+                    tracing::warn!(why = problem.detail, team = %team.id, "cannot notify people of escalations");
+                }
+                drop(running);
+            });
+        }
+        while let Some(told) = tasks.join_next().await {
+            if let Err(error) = told {
+                tracing::error!(%error, "a notification failed");
+            }
+        }
+    }
+
+    /// The recipients whom no task is telling, with the questions that are due for them.
+    async fn due_questions(&self, team: &Team) -> Result<Vec<DueRecipient>, Problem> {
         if let Err(problem) = self.remove_old_links(team.id).await {
             tracing::warn!(why = problem.detail, team = %team.id, "cannot remove old approval links");
         }
@@ -142,73 +126,19 @@ impl Escalations {
         let emails = settings.approval_emails.as_ref();
         let quiet_hours = emails.and_then(|emails| emails.quiet_hours);
         if quiet_hours.is_some_and(|hours| hours.contains(now, &settings.calendar_zone())) {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let targets = self.targets_of(team.id).await.map_err(unavailable)?;
         if targets.is_empty() && emails.is_none() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let questions = self.open_questions(team.id).await?;
         if questions.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
+        let recipients = self.recipients(team.id, targets, emails).await?;
         let next_after_ms = emails.and_then(|emails| emails.next_after_ms).unwrap_or(0);
-        let (mut place, mut person_before) = (0, None);
-        for recipient in self.recipients(team.id, targets, emails).await? {
-            let is_person = matches!(recipient, Recipient::Person { .. });
-            let delay_ms = if is_person { next_after_ms.saturating_mul(place) } else { 0 };
-            let is_due = |question: &&OpenQuestion| {
-                recipient.due_at(question.asked_at, delay_ms).is_some_and(|at| at <= now)
-                    && !self.notifications.is_paused(**question, recipient.addressee(), now)
-            };
-            let mut due: Vec<OpenQuestion> = questions.iter().filter(is_due).copied().collect();
-            // The next person is told instead.
-            if !due.is_empty() && self.is_own_inbox(&recipient).await? {
-                continue;
-            }
-            if let (true, Some(before)) = (delay_ms > 0, person_before) {
-                due = self.due_after(team.id, (before, next_after_ms), recipient.addressee(), due).await?;
-            }
-            if is_person {
-                (place, person_before) = (place + 1, Some(recipient.addressee()));
-            }
-            self.notify(team, &recipient, &due).await?;
-        }
-        Ok(())
-    }
-
-    /// The notification targets, and the people who may decide and have an address, in the order in which they are told.
-    async fn recipients(
-        &self,
-        team: TeamId,
-        targets: Vec<Record>,
-        emails: Option<&ApprovalEmails>,
-    ) -> Result<Vec<Recipient>, Problem> {
-        let mut recipients: Vec<Recipient> = targets.into_iter().map(Recipient::Target).collect();
-        let Some(emails) = emails else { return Ok(recipients) };
-        let mut people = self.access.people_of(team).await?;
-        people.retain(|view| view.person.address.is_some() && view.person.scopes().contains(&ApiKeyScope::Approve));
-        people.sort_by_key(|view| (view.created_at, view.id));
-        recipients.extend(people.into_iter().map(|view| Recipient::Person { view, from: emails.from.clone() }));
-        Ok(recipients)
-    }
-
-    /// Whether mail to a person arrives in an inbox of this installation, where an agent could read the link.
-    async fn is_own_inbox(&self, recipient: &Recipient) -> Result<bool, Problem> {
-        let Recipient::Person { view, .. } = recipient else { return Ok(false) };
-        let Some(address) = view.person.address.as_deref() else { return Ok(false) };
-        let is_inbox = self.access.inbox_of_address(address).await.map_err(unavailable)?.is_some();
-        if is_inbox {
-            self.report_obstacle(view, "their address is an inbox, where an agent could read the link");
-        }
-        Ok(is_inbox)
-    }
-
-    /// Logs why a person is not told, once.
-    fn report_obstacle(&self, view: &PersonView, why: &str) {
-        if self.notifications.is_new_obstacle(view.id, why) {
-            tracing::warn!(why, person = %view.id, "cannot tell a person of questions by email");
-        }
+        self.due_recipients(team.id, recipients, (&questions, next_after_ms)).await
     }
 
     /// The open questions whose links have not expired, oldest first.
@@ -329,9 +259,9 @@ impl Escalations {
         match recipient {
             Recipient::Target(target) => {
                 for notice in self.due_notices(team, due, recipient).await {
-                    let Some(notice) = self.begin_attempt(notice).await? else { continue };
+                    let Some(notice) = self.begin_attempt(notice, POST_LIMIT_MS).await? else { continue };
                     let outcome = self.post_question(target, &notice).await;
-                    self.end_attempt(&notice, outcome).await?;
+                    self.end_attempt(&notice, &outcome).await?;
                 }
                 Ok(())
             }
@@ -356,71 +286,37 @@ impl Escalations {
         if due.is_empty() {
             return Ok(());
         }
-        let now = self.ctx.now();
         // What no attempt could mend, such as a missing transport, must not use up the attempts.
-        if let Err(why) = self.email_of_questions(team, view, from, &due).await {
-            self.report_obstacle(view, &why);
-            self.notifications.collect_until(view.id, now.plus(OBSTACLE_MS), now);
-            return Ok(());
-        }
+        let route = match self.email_of_questions(team, view, from, &due).await {
+            Ok((_, route)) => route,
+            Err(why) => {
+                self.report_obstacle(view, &why);
+                let now = self.ctx.now();
+                self.notifications.collect_until(view.id, now.plus(OBSTACLE_MS), now);
+                return Ok(());
+            }
+        };
         let mut notices = Vec::with_capacity(due.len());
         for notice in due {
-            notices.extend(self.begin_attempt(notice).await?);
+            notices.extend(self.begin_attempt(notice, attempt_limit_ms(&route)).await?);
         }
         if notices.is_empty() {
             return Ok(());
         }
-        let outcome = self.email_questions(team, view, from, &notices).await;
-        let retry_at = notices.iter().filter_map(|notice| notice.link.notification.as_ref()?.due_at).min();
+        let outcome = self.email_questions(team, view, from, (&route, &notices)).await;
+        let now = self.ctx.now();
         // After a failure, questions are collected until the next attempt.
+        let retry_at = notices.iter().filter_map(|notice| notice.retry_at(now)).min();
         let until = retry_at.filter(|_| outcome.is_err()).unwrap_or(now.plus(DIGEST_MS));
         self.notifications.collect_until(view.id, until, now);
         for notice in &notices {
-            self.end_attempt(notice, outcome.clone()).await?;
+            self.end_attempt(notice, &outcome).await?;
         }
         Ok(())
-    }
-
-    /// Records an attempt. Whoever records it makes it: `None` when another node was faster.
-    async fn begin_attempt(&self, notice: DueNotice) -> Result<Option<DueNotice>, Problem> {
-        let attempts = notice.link.notification.as_ref().map_or(0, |notification| notification.attempts);
-        let pause = RETRY_MS.get(attempts as usize);
-        let due_at = pause.map(|ms| self.ctx.now().plus(*ms));
-        self.save_notification(notice, Notification { attempts: attempts + 1, due_at, sent_at: None }).await
-    }
-
-    /// Records how an attempt ended. One that failed is made again when its pause is over.
-    async fn end_attempt(&self, notice: &DueNotice, outcome: Result<(), String>) -> Result<(), Problem> {
-        let (escalation, addressee) = (notice.link.escalation, notice.link.addressee);
-        if let Err(why) = outcome {
-            tracing::warn!(why, %escalation, addressee = %addressee.id(), "cannot notify of an escalation");
-            return Ok(());
-        }
-        let attempts = notice.link.notification.as_ref().map_or(0, |notification| notification.attempts);
-        let sent = Notification { attempts, due_at: None, sent_at: Some(self.ctx.now()) };
-        let DueNotice { record, link, view } = notice;
-        let notice = DueNotice { record: record.clone(), link: link.clone(), view: view.clone() };
-        self.save_notification(notice, sent).await?;
-        Ok(())
-    }
-
-    /// Saves how far an addressee was told. `None` when another node was faster.
-    async fn save_notification(
-        &self,
-        notice: DueNotice,
-        notification: Notification,
-    ) -> Result<Option<DueNotice>, Problem> {
-        let DueNotice { record, link, view } = notice;
-        let link = ApprovalLink { notification: Some(notification), ..link };
-        let changed = self.ctx.store.change_record(record.edit(records::encode(&link)?), None, self.ctx.now()).await;
-        match changed.map_err(unavailable)? {
-            IdempotentResult::Done(RecordChangeResult::Changed(record)) => Ok(Some(DueNotice { record, link, view })),
-            _ => Ok(None),
-        }
     }
 
     /// The URL of a link.
-    pub(super) fn link_url(&self, record: Uuid) -> Result<String, String> {
+    pub(super) fn link_url(&self, record: uuid::Uuid) -> Result<String, String> {
         let public_url = self.ctx.deps.public_url.as_ref();
         let public_url = public_url.ok_or("http.public_url is not set, so there is no address for the link")?;
         Ok(format!("{public_url}/a/{}", self.link_token(record)))

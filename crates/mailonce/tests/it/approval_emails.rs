@@ -3,17 +3,25 @@
 use async_trait::async_trait;
 use mailonce_core::{
     conversation::escalation::{Escalation, EscalationReason, EscalationSubject},
+    events::webhook::{OutgoingWebhook, WebhookResponse, WebhookResult},
     handoff::{
         capabilities::{HandoffSplit, PayloadFormat, RecoveryMethod, TransportCapabilities},
         reply::{AttemptPhase, ReplyMeaning, TransportReply},
         transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
     },
-    ports::transport::{PreparedHandoff, Transport},
+    ports::{
+        transport::{PreparedHandoff, Transport},
+        webhook_client::WebhookClient,
+    },
     record::{Record, RecordKind},
 };
 use mailonce_engine::{EngineDeps, handoff::transport_selector::Routing};
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::sync::RwLock;
 
 use crate::{
     approvals::{press, require_approval, send_for_approval},
@@ -27,15 +35,18 @@ const HOUR: i64 = 60 * MINUTE;
 /// A relay that records what it gets, and answers what it is told to.
 pub(crate) struct Relay {
     pub(crate) meaning: Mutex<ReplyMeaning>,
+    /// While a test holds it, the relay does not answer the final dot.
+    gate: RwLock<()>,
     mails: Mutex<Vec<FrozenEnvelope>>,
 }
 
-struct ReadyMail(TransportReply);
+struct ReadyMail(Arc<Relay>, TransportReply);
 
 #[async_trait]
 impl PreparedHandoff for ReadyMail {
     async fn hand_over(self: Box<Self>) -> TransportReply {
-        self.0
+        let _open = self.0.gate.read().await;
+        self.1
     }
 }
 
@@ -66,9 +77,13 @@ impl Transport for RelayTransport {
         Ok(mail.mime.unwrap().to_vec())
     }
     async fn prepare(&self, envelope: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        // A relay that quotes the link, also without soft line breaks.
+        let mail = String::from_utf8_lossy(&envelope.bytes).into_owned();
+        let link = |mail: &str| mail.find("/a/").map_or_else(String::new, |at| mail[at..].chars().take(150).collect());
+        let text = format!("as told: {} {}", link(&mail), link(&mail.replace("=\r\n", "")));
         self.0.mails.lock().unwrap().push(envelope);
-        let reply = TransportReply::new(*self.0.meaning.lock().unwrap(), AttemptPhase::Final, Some(250), "as told");
-        Ok(Box::new(ReadyMail(reply)))
+        let reply = TransportReply::new(*self.0.meaning.lock().unwrap(), AttemptPhase::Final, Some(250), &text);
+        Ok(Box::new(ReadyMail(Arc::clone(&self.0), reply)))
     }
     async fn look_up(&self, _: LookUpRequest) -> LookUpResult {
         LookUpResult::NotFound
@@ -77,7 +92,7 @@ impl Transport for RelayTransport {
 
 impl Relay {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { meaning: Mutex::new(ReplyMeaning::Accepted), mails: Mutex::default() })
+        Arc::new(Self { meaning: Mutex::new(ReplyMeaning::Accepted), gate: RwLock::default(), mails: Mutex::default() })
     }
 
     /// The mails since the last call: recipient and text.
@@ -124,8 +139,47 @@ async fn run_round(world: &World) {
     world.engine.escalations.run_notification_round().await;
 }
 
+/// The recipients in the order of the alphabet, because people are told at the same time.
 fn recipients(mails: &[(String, String)]) -> Vec<&str> {
-    mails.iter().map(|(to, _)| to.as_str()).collect()
+    let mut recipients: Vec<&str> = mails.iter().map(|(to, _)| to.as_str()).collect();
+    recipients.sort_unstable();
+    recipients
+}
+
+/// A webhook client whose posts to one host get no answer.
+#[derive(Default)]
+struct StuckClient(Mutex<Vec<String>>);
+
+#[async_trait]
+impl WebhookClient for StuckClient {
+    fn check_url(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn post(&self, post: OutgoingWebhook) -> WebhookResult {
+        self.0.lock().unwrap().push(post.url.clone());
+        if post.url.contains("stuck") {
+            std::future::pending::<()>().await;
+        }
+        WebhookResult { response: Ok(WebhookResponse { status: 200, ..WebhookResponse::default() }), latency_ms: 1 }
+    }
+}
+
+impl StuckClient {
+    /// How many posts went to URLs that contain this.
+    fn count(&self, part: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|url| url.contains(part)).count()
+    }
+}
+
+/// Waits until something is so.
+async fn wait_until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), waiting).await.expect("it did not happen in time");
 }
 
 over_every_engine! {
@@ -273,6 +327,57 @@ over_every_engine! {
         assert!(relay.take().is_empty());
     }
 
+    async fn a_slow_relay_gets_each_question_once_from_two_nodes(world) {
+        let (world, relay) = world_with_relay(world).await;
+        let other = world.second_engine(deps_with(&relay)).await;
+        set_emails(&world, json!({ "from": "desk@example.com" })).await;
+        add_person(&world, "ada", "approver").await;
+        send_for_approval(&world, "k", "Invoice 7").await;
+        let closed = relay.gate.write().await;
+        let engine = Arc::clone(&world.engine);
+        let first = tokio::spawn(async move { engine.escalations.run_notification_round().await });
+        wait_until(|| relay.mails.lock().unwrap().len() == 1).await;
+        // Longer than the pause after an attempt that failed.
+        world.advance_clock(MINUTE);
+        other.escalations.run_notification_round().await;
+        assert_eq!(relay.mails.lock().unwrap().len(), 1, "the first attempt is still running");
+        drop(closed);
+        first.await.unwrap();
+        world.advance_clock(HOUR);
+        for node in [&world.engine, &other] {
+            node.escalations.run_notification_round().await;
+        }
+        assert_eq!(relay.take().len(), 1, "the first attempt succeeded");
+    }
+
+    async fn a_slow_target_or_relay_delays_nobody_else(world) {
+        let (relay, client) = (Relay::new(), Arc::new(StuckClient::default()));
+        let deps = EngineDeps { webhook_sender: Arc::clone(&client) as Arc<dyn WebhookClient>, ..deps_with(&relay) };
+        let world = world.with_engine_deps(deps).await;
+        set_emails(&world, json!({ "from": "desk@example.com" })).await;
+        for name in ["ada", "bob"] {
+            add_person(&world, name, "approver").await;
+        }
+        for name in ["stuck", "quick"] {
+            let target = json!({ "name": name, "kind": "webhook", "url": format!("https://{name}.example/") });
+            world.post("/v1/notification-targets", &target).await.expect_status(201);
+        }
+        let ask = async |question: &str| world.post("/v1/escalations", &json!({ "question": question })).await.expect_status(201);
+        for question in ["May I?", "And I?", "And they?"] {
+            ask(question).await;
+        }
+        let closed = relay.gate.write().await;
+        let engine = Arc::clone(&world.engine);
+        let round = tokio::spawn(async move { engine.escalations.run_notification_round().await });
+        wait_until(|| client.count("quick") == 3 && relay.mails.lock().unwrap().len() == 2).await;
+        assert!(client.count("stuck") < 3, "the others waited for a target that does not answer");
+        ask("And now?").await;
+        world.engine.escalations.run_notification_round().await;
+        assert_eq!(client.count("quick"), 4, "a new question is posted while others are still being told");
+        round.abort();
+        drop(closed);
+    }
+
     async fn an_address_of_an_agents_inbox_gets_no_link(world) {
         let (world, relay) = world_with_relay(world).await;
         world.create_inbox("agent").await;
@@ -399,6 +504,8 @@ over_every_engine! {
         assert_eq!(second.len(), 1, "once");
         assert!(second[0].1.contains("Subject: A budget is used up."), "{}", second[0].1);
         let rev = world.get("/v1/escalations?state=open").await.expect_status(200).rows().remove(0)["rev"].to_string();
+        let stale = press(&world, &link_in(&second[0].1), &[("as", "release"), ("rev", "1")]).await.expect_status(409);
+        assert!(stale.text.contains("asked again") && stale.text.contains("role=\"alert\""), "{}", stale.text);
         press(&world, &link_in(&second[0].1), &[("as", "release"), ("rev", &rev)]).await.expect_status(200);
         let events = world.events().await;
         let kinds = |kind: &str, state: &str| events.iter().filter(|event| event["type"] == kind && event["data"]["state"] == state).count();

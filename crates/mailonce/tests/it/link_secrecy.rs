@@ -1,4 +1,5 @@
-//! Approval links are shown to their addressees and to nobody else: no route, stream, tool, webhook, export or log has one.
+//! Approval links are shown to their addressees and to nobody else: no route, stream, tool, webhook, audit export or log
+//! has one.
 
 use http_body_util::BodyExt as _;
 use mailonce_core::{handoff::reply::ReplyMeaning, ports::webhook_client::WebhookClient};
@@ -67,6 +68,15 @@ async fn call_tools(world: &World, key: &str, own: &TeamResources, secrets: &Sec
         ("read_message", json!({ "message": own.message })),
         ("get_outcome", json!({ "email": own.email })),
         ("ask_human", json!({ "entity": "x", "question": "Which links wait?" })),
+        (
+            "send_email",
+            json!({ "to": "a@example.com", "subject": "Invoice 7", "text": "Pay.", "type": "invoice", "entity": "7" }),
+        ),
+        ("reply_email", json!({ "message": own.message, "text": "Which links wait?" })),
+        ("resend_email", json!({ "email": own.email, "reason": "to see a link" })),
+        ("wait_for_message", json!({ "inbox": "owned@agents.test", "timeout_s": 1 })),
+        ("take_artifact", json!({ "type": "link", "for": "approvals", "inbox": "owned@agents.test", "timeout_s": 1 })),
+        ("claim_thread", json!({ "thread": own.thread })),
     ] {
         let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool, "arguments": arguments } });
         let call = post("/mcp").bearer(key).header("accept", "application/json, text/event-stream").json(&call);
@@ -132,6 +142,8 @@ over_every_engine! {
         let audit = world.get("/v1/audit?limit=1000").await.expect_status(200);
         assert!(audit.text.contains("escalation.decided") && audit.rows().len() < 1_000, "{}", audit.text);
         secrets.expect_absent("the audit log", &audit.text);
+        // What `mailonce audit export` prints.
+        secrets.expect_absent("the audit export", &world.get("/v1/audit?after=0&limit=1000").await.expect_status(200).text);
         let log = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
         assert!(!log.is_empty());
         secrets.expect_absent("the log", &log);
