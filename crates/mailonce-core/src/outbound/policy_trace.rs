@@ -149,6 +149,11 @@ impl PolicyTrace {
         }
     }
 
+    /// Whether a check refused the email.
+    pub fn refuses(&self) -> bool {
+        self.0.iter().any(|step| step.verdict == PolicyVerdict::Refuse)
+    }
+
     /// All steps in order, with the checks that passed. Nothing is asked after a refusal. `shows_rules`: whether the
     /// reader may see the rules of the team; others see only those that decided something.
     pub fn complete(&self, shows_rules: bool) -> Vec<PolicyStep> {

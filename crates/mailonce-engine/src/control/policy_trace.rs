@@ -13,11 +13,21 @@ use mailonce_core::{
     },
     problem::Problem,
 };
+use serde_json::json;
 use std::collections::BTreeSet;
 
 /// What each check decided about an email, as far as the caller may see it. Empty if it went through no checks.
 pub fn decided_steps(caller: &Caller, email: &Email) -> Vec<PolicyStep> {
     email.head.policy.as_ref().map(|trace| trace.complete(caller.may_see_rules())).unwrap_or_default()
+}
+
+/// Adds to a refusal what each check decided, as far as the caller may see it. A check that could not be made decided
+/// nothing.
+pub(crate) fn problem_with_steps(caller: &Caller, problem: Problem, trace: &PolicyTrace) -> Problem {
+    if problem.code.status() >= 500 {
+        return problem;
+    }
+    problem.with_extension("policy", json!(trace.complete(caller.may_see_rules())))
 }
 
 /// Records the refusal of a check, and returns its result. A check that could not be made decided nothing.

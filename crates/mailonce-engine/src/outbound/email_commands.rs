@@ -2,6 +2,7 @@
 
 use crate::{
     access::caller::Caller,
+    control::policy_trace::{problem_with_steps, trace_refusal},
     handoff::transport_selector,
     outbound::{Outbound, content_guard::content_fingerprint, replay_cache::CachedEmail, send_receipt::SendReceipt},
     runtime::{
@@ -21,8 +22,9 @@ use mailonce_core::{
         accept::{GuardInput, NewEmail},
         email::{Channel, Email, EmailHead, EmailState, Guard},
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
+        email_query::EmailDetail,
         holds::Holds,
-        policy_trace::PolicyTrace,
+        policy_trace::{PolicyKind, PolicyTrace},
         schedule::Schedule,
         suppressed_call::SuppressedReason,
         test_recipient::TestRecipient,
@@ -33,6 +35,15 @@ use mailonce_core::{
 
 /// The rule that requires approval, and the guards that hold an email.
 type HoldReason = (Option<RuleRef>, Holds);
+
+/// How to resend an email.
+#[derive(Clone, Debug, Default)]
+pub struct ResendRequest {
+    /// Why.
+    pub reason: Option<String>,
+    /// Whether a refusal shows what each check decided.
+    pub wants_policy: bool,
+}
 
 impl Outbound {
     /// Cancels an email unless an attempt may have left. `is_new` is false when an earlier call with the same key
@@ -88,26 +99,30 @@ impl Outbound {
         &self,
         caller: &Caller,
         id: EmailId,
+        request: ResendRequest,
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<SendReceipt, Problem> {
+        let mut trace = PolicyTrace::default();
+        let resent = self.resend_traced(caller, id, request.reason, keyed_call, &mut trace).await;
+        // Most refusals are about the state of the email, and no check was asked.
+        let shows_policy = request.wants_policy && trace.refuses();
+        resent.map_err(|problem| if shows_policy { problem_with_steps(caller, problem, &trace) } else { problem })
+    }
+
+    async fn resend_traced(
+        &self,
+        caller: &Caller,
+        id: EmailId,
         reason: Option<String>,
         keyed_call: Option<KeyedCall>,
+        trace: &mut PolicyTrace,
     ) -> Result<SendReceipt, Problem> {
         let now = self.ctx.now();
         let detail = self.ctx.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
         let own = detail.filter(|detail| caller.may_see_sender(&detail.email.head.from));
         let detail = own.ok_or_else(|| email_not_found(id))?;
-        let mut trace = PolicyTrace::default();
         if detail.email.resent_as.is_none() {
-            let head = &detail.email.head;
-            Self::check_may_send_from(caller, &head.from)?;
-            let (from, inbox, transport) = (head.from.as_str(), head.inbox, head.transport.as_deref());
-            let (team, api_key) = (caller.team.id, Some(caller.key.id));
-            let origin = SendOrigin { team, from, inbox, api_key, transport };
-            self.control.stops.check_stops(origin, &mut trace).await?;
-            let content = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body));
-            let tags = content.map(|content| content.tags).unwrap_or_default();
-            for (field, all) in [("to", &head.to), ("cc", &head.cc), ("bcc", &head.bcc)] {
-                self.control.check_recipient_addresses(caller.team.id, field, all, &tags).await?;
-            }
+            self.check_sender_and_recipients(caller, &detail, trace).await?;
         }
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         let Some(body) = detail.body.or(detail.email.resent_as.map(|_| Vec::new())) else {
@@ -120,7 +135,7 @@ impl Outbound {
                 "the stored body of this email cannot be decoded; send a new email",
             ));
         }
-        let (rule, holds) = self.check_resend(caller, &detail.email, &body, &mut trace).await?;
+        let (rule, holds) = self.check_resend(caller, &detail.email, &body, trace).await?;
         let by = (Some(caller.key.id), caller.channel);
         let mut new_email = self.build_next_version(by, &detail.email, body.into(), envelopes, now);
         new_email.guard_input.holds = holds;
@@ -128,8 +143,8 @@ impl Outbound {
         new_email.head.reason = reason;
         new_email.head.call = caller.call.clone();
         new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
-        self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, &mut trace).await;
-        new_email.head.policy = Some(trace);
+        self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, trace).await;
+        new_email.head.policy = Some(trace.clone());
         let charges = new_email.guard_input.charges.clone();
         match self.ctx.store.resend(new_email, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(EmailResendResult::First(email)) => {
@@ -143,6 +158,7 @@ impl Outbound {
             }
             IdempotentResult::Done(EmailResendResult::Refused(refusal, email)) => Err(refusal_problem(refusal, &email)),
             IdempotentResult::Done(EmailResendResult::OverBudget(exceeded)) => {
+                trace.record_budget(exceeded.policy_step());
                 Err(self.control.quota_exceeded(caller.team.id, &exceeded).await)
             }
             IdempotentResult::Done(EmailResendResult::Missing) => Err(email_not_found(id)),
@@ -152,6 +168,29 @@ impl Outbound {
             }
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
+    }
+
+    /// Checks who resends an email to whom, before its next version is built.
+    async fn check_sender_and_recipients(
+        &self,
+        caller: &Caller,
+        detail: &EmailDetail,
+        trace: &mut PolicyTrace,
+    ) -> Result<(), Problem> {
+        let head = &detail.email.head;
+        let checked = Self::check_may_send_from(caller, &head.from);
+        trace_refusal(trace, PolicyKind::Request, "request", checked)?;
+        let (from, inbox, transport) = (head.from.as_str(), head.inbox, head.transport.as_deref());
+        let (team, api_key) = (caller.team.id, Some(caller.key.id));
+        let origin = SendOrigin { team, from, inbox, api_key, transport };
+        self.control.stops.check_stops(origin, trace).await?;
+        let content = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body));
+        let tags = content.map(|content| content.tags).unwrap_or_default();
+        for (field, all) in [("to", &head.to), ("cc", &head.cc), ("bcc", &head.bcc)] {
+            let checked = self.control.check_recipient_addresses(team, field, all, &tags).await;
+            trace_refusal(trace, PolicyKind::Suppression, "suppressions", checked)?;
+        }
+        Ok(())
     }
 
     /// Checks whether an email may be resent, and returns what holds the new version. Rules apply as to any send. A
@@ -173,7 +212,8 @@ impl Outbound {
         }
         if email.head.answers.is_some() && !email.is_surely_unsent() && email.state().is_terminal() {
             let detail = format!("the message was already answered by email {}, which was sent", email.id);
-            return Err(Problem::new(Code::AlreadyAnswered, detail).with_extension("email", email.id.to_string()));
+            let problem = Problem::new(Code::AlreadyAnswered, detail).with_extension("email", email.id.to_string());
+            return trace_refusal(trace, PolicyKind::Guard, "already_answered", Err(problem));
         }
         // An email that was held and then cancelled never passed its guards. A key that may not release it may not send
         // it either.

@@ -4,7 +4,7 @@ use crate::{
     access::caller::Caller,
     control::{
         budgets::BudgetRoom,
-        policy_trace::{decided_steps, trace_refusal},
+        policy_trace::{decided_steps, problem_with_steps, trace_refusal},
     },
     outbound::{
         Outbound,
@@ -18,7 +18,7 @@ use crate::{
 };
 use mailonce_core::{
     address::NamedAddress,
-    control::{rule::RuleRef, stop::SendOrigin},
+    control::{budget::Overrun, rule::RuleRef, stop::SendOrigin},
     id::EmailId,
     inbox::message::Message,
     key::{EmailKey, InstallSecret, Key, KeyHash},
@@ -37,7 +37,6 @@ use mailonce_core::{
     time::Time,
     ttl::{self},
 };
-use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The answer to a batch: a receipt or a problem for each item.
@@ -499,6 +498,7 @@ impl Outbound {
         let new_emails = self.guarded_batch(caller, &keyed_items, checks, now).await?;
         let bodies: Vec<Arc<[u8]>> = new_emails.iter().map(|new_email| Arc::clone(&new_email.body)).collect();
         let charges = new_emails.iter().map(|new_email| new_email.guard_input.charges.clone()).collect();
+        let traces = wanted_traces(&keyed_items, &new_emails);
         let batch = NewBatch { team: caller.team.id, operation, items: new_emails, strict };
         match self.ctx.store.accept_batch(batch, now).await.map_err(unavailable)? {
             BatchAcceptResult::Items(answers) => {
@@ -508,7 +508,7 @@ impl Outbound {
                     }
                 }
                 let rooms = self.control.tightest_budgets(caller.team.id, charges).await;
-                let answers = answers.into_iter().zip(rooms).collect();
+                let answers = answers.into_iter().zip(rooms.into_iter().zip(traces)).collect();
                 let mut receipt = self.batch_receipt(caller, (count, keyed_items), answers, faults, now).await;
                 repeated.into_iter().for_each(|(index, item)| receipt.items[index] = Some(item));
                 Ok(receipt)
@@ -518,10 +518,37 @@ impl Outbound {
                 Err(batch_conflict(&keyed_items, position, &bound, &self.ctx.secret))
             }
             BatchAcceptResult::OverBudget(position, exceeded) => {
-                let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
-                Err(with_item_index(keyed_items.keys().nth(position).copied().unwrap_or(position), problem))
+                Err(self.batch_over_budget(caller, &keyed_items, (position, traces), &exceeded).await)
             }
         }
+    }
+
+    /// The refusal of a strict batch because of the item at a position, for which a budget has no room.
+    async fn batch_over_budget(
+        &self,
+        caller: &Caller,
+        keyed_items: &BTreeMap<usize, KeyedSend>,
+        (position, mut traces): (usize, Vec<PolicyTrace>),
+        exceeded: &Overrun,
+    ) -> Problem {
+        let Some((index, item)) = keyed_items.iter().nth(position) else {
+            return self.control.quota_exceeded(caller.team.id, exceeded).await;
+        };
+        let problem = self.over_budget(caller, item, exceeded, traces.swap_remove(position)).await;
+        with_item_index(*index, problem)
+    }
+
+    /// The refusal of a batch item for which a budget has no room.
+    async fn over_budget(
+        &self,
+        caller: &Caller,
+        item: &KeyedSend,
+        exceeded: &Overrun,
+        mut trace: PolicyTrace,
+    ) -> Problem {
+        let problem = self.control.quota_exceeded(caller.team.id, exceeded).await;
+        trace.record_budget(exceeded.policy_step());
+        with_policy(caller, item, problem, &trace)
     }
 
     /// Builds the new emails of a batch and runs the guards. Each item is also compared with the items before it.
@@ -598,7 +625,7 @@ impl Outbound {
                 // It is answered here and not accepted below, where it would skip the check that refused it.
                 Err(problem) => match self.repeated_email(caller, &keyed, now).await? {
                     Some(email) => Ok(PreparedItem::Repeated(Box::new(self.replay_identical(caller, &email, now)))),
-                    None => Err(problem),
+                    None => Err(with_policy(caller, &keyed, problem, &trace)),
                 },
             },
         }
@@ -608,13 +635,13 @@ impl Outbound {
         &self,
         caller: &Caller,
         (count, keyed_items): (usize, BTreeMap<usize, KeyedSend>),
-        answers: Vec<(AcceptResult, Option<BudgetRoom>)>,
+        answers: Vec<(AcceptResult, (Option<BudgetRoom>, PolicyTrace))>,
         mut faults: Vec<(usize, Problem)>,
         now: Time,
     ) -> BatchReceipt {
         let mut items: BTreeMap<usize, SendReceipt> = BTreeMap::new();
         let mut replayed = count > faults.len();
-        for ((index, item), (answer, room)) in keyed_items.iter().zip(answers) {
+        for ((index, item), (answer, (room, trace))) in keyed_items.iter().zip(answers) {
             let policy = answer.email().filter(|_| item.request.wants_policy).map(|email| decided_steps(caller, email));
             let answer = match answer {
                 AcceptResult::First(email) => {
@@ -623,7 +650,7 @@ impl Outbound {
                 }
                 AcceptResult::KeyBound(bound) => self.replay_bound(caller, item, bound, now),
                 AcceptResult::Identical(email) => Ok(self.replay_identical(caller, &email, now)),
-                AcceptResult::OverBudget(exceeded) => Err(self.control.quota_exceeded(caller.team.id, &exceeded).await),
+                AcceptResult::OverBudget(exceeded) => Err(self.over_budget(caller, item, &exceeded, trace).await),
             };
             match answer {
                 Ok(sent) => {
@@ -659,13 +686,18 @@ struct CheckedItem {
     trace: PolicyTrace,
 }
 
-/// Adds to a refusal what each check decided, if the caller asked for it. A check that could not be made decided
-/// nothing.
+/// Adds to a refusal what each check decided, if the caller asked for it.
 pub(crate) fn with_policy(caller: &Caller, keyed: &KeyedSend, problem: Problem, trace: &PolicyTrace) -> Problem {
-    if !keyed.request.wants_policy || problem.code.status() >= 500 {
-        return problem;
-    }
-    problem.with_extension("policy", json!(trace.complete(caller.may_see_rules())))
+    if keyed.request.wants_policy { problem_with_steps(caller, problem, trace) } else { problem }
+}
+
+/// What the checks decided about each item of a batch, as far as a refusal shows it.
+fn wanted_traces(keyed_items: &BTreeMap<usize, KeyedSend>, new_emails: &[NewEmail]) -> Vec<PolicyTrace> {
+    let trace = |(item, new_email): (&KeyedSend, &NewEmail)| {
+        let wanted = new_email.head.policy.as_ref().filter(|_| item.request.wants_policy);
+        wanted.cloned().unwrap_or_default()
+    };
+    keyed_items.values().zip(new_emails).map(trace).collect()
 }
 
 /// The first item that has the same key as an earlier item but differs from it.

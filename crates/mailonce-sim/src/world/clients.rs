@@ -19,7 +19,7 @@ use mailonce_core::{
     ports::store::Store as _,
     problem::{Code, Problem},
 };
-use mailonce_engine::{Caller, Engine, handoff::unknown::ResolveRequest};
+use mailonce_engine::{Caller, Engine, handoff::unknown::ResolveRequest, outbound::email_commands::ResendRequest};
 use mailonce_store::memory::Memory;
 use std::{
     collections::BTreeSet,
@@ -178,10 +178,12 @@ impl SimulatedClients {
             EmailOperation::Cancel => {
                 engine.outbound.cancel(&caller, target.id, None).await.map(|email| vec![email.value.id])
             }
-            EmailOperation::Resend => engine.outbound.resend(&caller, target.id, None, None).await.map(|sent| {
-                self.remember_email(KnownEmail { id: sent.id, team, key: None });
-                vec![sent.id]
-            }),
+            EmailOperation::Resend => {
+                engine.outbound.resend(&caller, target.id, ResendRequest::default(), None).await.map(|sent| {
+                    self.remember_email(KnownEmail { id: sent.id, team, key: None });
+                    vec![sent.id]
+                })
+            }
             EmailOperation::Resolve(choice) | EmailOperation::ResolveStale(choice) => {
                 let stale = u32::from(matches!(operation, EmailOperation::ResolveStale(_)));
                 let send = ResolveRequest { choice, rev: before.rev - stale, handoff: None, reason: None };

@@ -215,6 +215,40 @@ over_every_engine! {
         assert_eq!((&resent["tightest_budget"]["remaining"], names(&resent["policy"]).contains(&"daily")), (&json!(7), true), "{}", resent.text);
     }
 
+    async fn refused_resends_and_batch_items_show_their_trace_when_asked(world) {
+        let sent = world.send("1", &mail_with(json!({ "subject": "a gift" }))).await.expect_status(202).string_field("id");
+        let other = world.send("2", &mail_with(json!({ "text": "other" }))).await.expect_status(202).string_field("id");
+        world.hand_off_due().await;
+        world.post("/v1/rules", &rule("no gifts", "gift", "block", "enforce")).await.expect_status(201);
+        world.post("/v1/budgets", &budget("daily", 0, "refuse")).await.expect_status(201);
+        let resend = async |id: &str, wants: &str| {
+            world.call(post(&format!("/v1/emails/{id}/resend")).header("prefer", wants).json(&json!({}))).await
+        };
+        let refused = resend(&sent, "policy-trace").await.expect_problem(422, "blocked_by_rule");
+        assert_eq!(findings(&refused["policy"]), ["rule no gifts refuse"]);
+        assert!(resend(&sent, "respond-async").await.expect_problem(422, "blocked_by_rule").body.get("policy").is_none());
+        let full = resend(&other, "policy-trace").await.expect_problem(429, "quota_exceeded");
+        assert_eq!(findings(&full["policy"]), ["budget daily refuse"]);
+        let missing = resend(&uuid::Uuid::nil().to_string(), "policy-trace").await.expect_problem(404, "not_found");
+        assert!(missing.body.get("policy").is_none(), "no check was asked: {}", missing.text);
+
+        let items = json!([mail_with(json!({ "text": "new" })), mail_with(json!({ "subject": "a gift" }))]);
+        let batch = |wants: &str, validation: &str| {
+            post("/v1/emails/batch").header("prefer", wants).header("x-batch-validation", validation).json(&items)
+        };
+        let strict = world.call(batch("policy-trace", "strict")).await.expect_problem(422, "blocked_by_rule");
+        assert_eq!((&strict["index"], findings(&strict["policy"])), (&json!(1), vec!["rule no gifts refuse".to_owned()]));
+        let permissive = world.call(batch("policy-trace", "permissive")).await;
+        let steps = |index: usize| findings(&permissive["errors"][index]["policy"]);
+        assert_eq!((steps(0), steps(1)), (vec!["budget daily refuse".to_owned()], vec!["rule no gifts refuse".to_owned()]));
+        let plain = world.call(batch("respond-async", "permissive")).await;
+        assert_eq!(plain["errors"].as_array().unwrap().len(), 2);
+        assert!(!plain.text.contains("policy"), "{}", plain.text);
+        let strict = post("/v1/emails/batch").header("prefer", "policy-trace").json(&json!([mail()]));
+        let strict = world.call(strict).await.expect_problem(429, "quota_exceeded");
+        assert_eq!(findings(&strict["policy"]), ["budget daily refuse"]);
+    }
+
     async fn a_rule_that_observes_records_and_does_nothing(world) {
         let world = world.with_inbox_domain().await;
         let created = world.post("/v1/rules", &rule("no gifts", "gift", "block", "observe")).await.expect_status(201);

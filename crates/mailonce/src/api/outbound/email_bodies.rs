@@ -449,13 +449,17 @@ pub(crate) struct BatchReceiptBody {
 pub(crate) struct BatchItemError {
     /// Position of the item in the batch, from 0.
     pub(crate) index: usize,
-    /// Error code.
+    /// Error code, as in a problem.
     pub(crate) code: &'static str,
     /// What is wrong.
     pub(crate) message: String,
     /// The invalid field, if the error is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) field: Option<String>,
+    /// With `Prefer: policy-trace`, if a check refused the item: what each check decided, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<PolicyStepBody>>)]
+    pub(crate) policy: Option<serde_json::Value>,
 }
 
 /// An email, without its content.

@@ -21,7 +21,11 @@ use mailonce_core::{
     problem::{Code, Problem},
     time::Time,
 };
-use mailonce_engine::{Caller, control::policy_trace::decided_steps, outbound::send_receipt::SendReceipt};
+use mailonce_engine::{
+    Caller,
+    control::policy_trace::decided_steps,
+    outbound::{email_commands::ResendRequest, send_receipt::SendReceipt},
+};
 use serde::Deserialize;
 use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
@@ -167,7 +171,7 @@ impl SendPreferences {
 #[utoipa::path(post, path = "/v1/emails/batch", operation_id = "send_batch", tag = "emails", request_body = Vec<SendBody>,
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key of the batch: use the same value for every retry"),
         ("Mailonce-Call-Id" = Option<String>, Header, description = "Your own id of this call, percent-encoded; stored for correlation"),
-        ("Prefer" = Option<String>, Header, description = "`policy-trace`: show in the `policy` of each item what each check decided"),
+        ("Prefer" = Option<String>, Header, description = "`policy-trace`: show in the `policy` of each item, and of each refused item, what each check decided"),
         ("x-batch-validation" = Option<String>, Header, description = "`strict` (default) or `permissive`")),
     responses((status = 202, description = "Accepted", body = BatchReceiptBody), (status = 200, description = "Replayed: the batch was accepted before", body = BatchReceiptBody),
         (status = 409, description = "A stop refuses new email (`stopped`)", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
@@ -196,11 +200,12 @@ pub(crate) async fn batch(
     let receipt = app.engine.outbound.send_batch(&auth.caller, auth.key, items, strict).await?;
     mailonce_core::failpoint!("api-after-batch");
     let data = receipt.items.into_iter().map(|item| item.map(SendReceiptBody::from)).collect();
-    let error = |(index, problem): (usize, Problem)| BatchItemError {
+    let error = |(index, mut problem): (usize, Problem)| BatchItemError {
         index,
         code: problem.code.as_str(),
         message: problem.detail,
         field: problem.field,
+        policy: problem.extensions.remove("policy"),
     };
     let errors = receipt.errors.into_iter().map(error).collect();
     Ok(with_replay_header(receipt.replayed, StatusCode::ACCEPTED, Json(BatchReceiptBody { data, errors })))
@@ -411,9 +416,10 @@ pub(crate) async fn resend(
     let id = email_id(&id)?;
     let reason = body.parse_or_empty::<ResendBody>()?.reason;
     check_text("reason", reason.as_deref().unwrap_or_default())?;
+    let request = ResendRequest { reason, wants_policy: prefer.wants_policy };
     let keyed_call = auth.keyed_call("resend", &id.to_string(), b"");
     mailonce_core::failpoint!("api-before-change");
-    let receipt = app.engine.outbound.resend(&auth.caller, id, reason, keyed_call).await?;
+    let receipt = app.engine.outbound.resend(&auth.caller, id, request, keyed_call).await?;
     mailonce_core::failpoint!("api-after-change");
     respond_when_settled(&app, &auth.caller, receipt, None, prefer.wants_policy).await
 }

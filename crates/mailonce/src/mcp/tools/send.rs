@@ -11,7 +11,7 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     conversation::reply::sender_name,
-    outbound::{keyed_send::SendRequest, send_receipt::SendReceipt},
+    outbound::{email_commands::ResendRequest, keyed_send::SendRequest, send_receipt::SendReceipt},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -109,7 +109,8 @@ pub(super) async fn resend_email(ctx: &ToolContext<'_>, arguments: &Value) -> To
         return Err(invalid_argument("reason", "must say why it is sent again"));
     }
     check_text("reason", &reason)?;
-    let sent = ctx.app.engine.outbound.resend(ctx.caller, email, Some(reason), None).await?;
+    let request = ResendRequest { reason: Some(reason), ..ResendRequest::default() };
+    let sent = ctx.app.engine.outbound.resend(ctx.caller, email, request, None).await?;
     let reply = send_reply(ctx, &sent).await?;
     // The usual text for `already_sent` recommends resend_email, which is the tool that was just called.
     Ok(match reply.text_member("status") {
