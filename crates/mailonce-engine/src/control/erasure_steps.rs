@@ -5,6 +5,7 @@ use crate::{
         Control,
         suppressions::{SuppressionDetails, SuppressionScope},
     },
+    events::message_texts::{remove_fields, strip_artifact_event, strip_message_event},
     runtime::blocking::run_blocking_if_large,
 };
 use mailonce_core::{
@@ -444,10 +445,10 @@ impl Control {
                 }
             }
             "message" if self.ctx.store.message(team, MessageId(id)).await?.is_none() => {
-                remove_fields(data, &["from", "subject", "message_id"]);
+                strip_message_event(data);
             }
             "artifact" if self.ctx.store.artifact(team, ArtifactId(id)).await?.is_none() => {
-                remove_fields(data, &["masked", "for"]);
+                strip_artifact_event(data);
             }
             "escalation" => {
                 let email = data.pointer("/about/email").and_then(Value::as_str).and_then(|id| id.parse().ok());
@@ -564,12 +565,6 @@ fn cursor_id(erasure: &Erasure) -> Option<Uuid> {
 fn parse_message_cursor(cursor: &str) -> Option<(InboxId, u64)> {
     let (inbox, seq) = cursor.split_once(' ')?;
     Some((inbox.parse().ok()?, seq.parse().ok()?))
-}
-
-fn remove_fields(data: &mut Value, names: &[&str]) {
-    if let Some(fields) = data.as_object_mut() {
-        fields.retain(|name, _| !names.contains(&name.as_str()));
-    }
 }
 
 /// Removes aliases from the addressees of questions: mail to an alias can only fail. Without an addressee left, the

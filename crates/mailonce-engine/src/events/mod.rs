@@ -3,6 +3,7 @@
 pub mod endpoints;
 pub(crate) mod event_format;
 pub mod event_view;
+pub(crate) mod message_texts;
 pub mod notices;
 pub mod notifier;
 pub mod queries;

@@ -2,6 +2,7 @@
 
 use crate::{
     access::caller::Caller,
+    events::message_texts::DeletedTexts,
     inbox::{
         Inboxes,
         inboxes::may_use,
@@ -11,16 +12,19 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    id::{MessageId, ThreadId},
+    id::{MessageId, TeamId, ThreadId},
     inbox::message::{MessagePosition, MessageQuery},
+    ports::store::StoreError,
     problem::{Code, Problem},
+    time::Time,
 };
+use std::collections::BTreeSet;
 
 /// How many messages one query reads.
 const PAGE_SIZE: usize = 100;
 
 impl Inboxes {
-    /// Deletes a message with its bytes and artifacts. The same mail still makes no second message.
+    /// Deletes a message with its bytes and artifacts, and its texts in the event log. The same mail still makes no second message.
     pub async fn delete_message(&self, caller: &Caller, id: MessageId) -> Result<(), Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         let team = caller.team.id;
@@ -28,30 +32,50 @@ impl Inboxes {
         let message = found.ok_or_else(|| message_not_found(id))?;
         let inbox = self.ctx.store.inbox(team, message.inbox).await.map_err(unavailable)?;
         inbox.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| message_not_found(id))?;
-        if self.ctx.store.erase_message(team, id, self.ctx.now()).await.map_err(unavailable)? {
-            return Ok(());
-        }
-        Err(message_not_found(id))
+        let erased = self.erase_messages(team, BTreeSet::from([id]), message.received_at).await;
+        if erased.map_err(unavailable)? { Ok(()) } else { Err(message_not_found(id)) }
     }
 
-    /// Deletes a thread with its messages. The emails in it stay.
+    /// Deletes messages that were received since a time. The events come first, so that a call that is repeated after
+    /// an error or a crash still finds the messages. Returns whether all of them were there.
+    async fn erase_messages(
+        &self,
+        team: TeamId,
+        messages: BTreeSet<MessageId>,
+        since: Time,
+    ) -> Result<bool, StoreError> {
+        let texts = DeletedTexts { store: &*self.ctx.store, team, messages };
+        let last = texts.strip_after(texts.number_before(since).await?).await?;
+        let mut were_there = true;
+        for id in &texts.messages {
+            were_there &= self.ctx.store.erase_message(team, *id, self.ctx.now()).await?;
+        }
+        // What happened to the messages meanwhile.
+        texts.strip_after(last).await?;
+        Ok(were_there)
+    }
+
+    /// Deletes a thread with its messages and their texts in the event log. The emails in it stay.
     pub async fn delete_thread(&self, caller: &Caller, id: ThreadId) -> Result<(), Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         let (thread, _) = self.thread(caller, id).await?;
-        let (team, now) = (caller.team.id, self.ctx.now());
+        let team = caller.team.id;
+        let (mut messages, mut since) = (BTreeSet::new(), self.ctx.now());
         let mut position = MessagePosition::Before(u64::MAX);
         loop {
             let query = MessageQuery { thread: Some(id), position, limit: PAGE_SIZE, ..MessageQuery::default() };
             let page = self.ctx.store.messages(team, thread.inbox, query).await.map_err(unavailable)?;
             for message in &page.rows {
-                self.ctx.store.erase_message(team, message.id, now).await.map_err(unavailable)?;
+                messages.insert(message.id);
+                since = since.min(message.received_at);
             }
             match page.next {
                 Some(seq) => position = MessagePosition::Before(seq),
                 None => break,
             }
         }
-        if self.ctx.store.remove_thread(team, id, now).await.map_err(unavailable)? {
+        self.erase_messages(team, messages, since).await.map_err(unavailable)?;
+        if self.ctx.store.remove_thread(team, id, self.ctx.now()).await.map_err(unavailable)? {
             return Ok(());
         }
         // A message arrived meanwhile, or another call was faster.

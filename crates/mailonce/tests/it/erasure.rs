@@ -658,6 +658,35 @@ over_every_engine! {
         assert_eq!(world.get("/v1/stops").await.expect_status(200).rows().len(), 0);
     }
 
+    async fn events_of_deleted_mail_lose_its_texts(world) {
+        let world = with_everything(world).await;
+        world.create_inbox("a").await;
+        let mail = |from: &'static str, id: &'static str| TestMail { from, id, subject: "Your code", text: "Your code is 482913", ..TestMail::default() };
+        world.receive_message(mail("bob@shop.test", "m0")).await;
+        world.advance_clock(3 * HOUR);
+        let message = world.receive_message(mail(ADDRESS, "m1")).await;
+        let id = str_field(&message, "id").to_owned();
+        let of_message = async || {
+            let events = world.events().await;
+            let is_about = |event: &Value| event["data"]["message"] == id.as_str() || event["subject"]["id"] == id.as_str();
+            (events.len(), json!(events.iter().filter(|event| is_about(event)).collect::<Vec<_>>()).to_string(), json!(events).to_string())
+        };
+        let (count, about, all) = of_message().await;
+        assert!(all.contains(ADDRESS) && about.contains("masked"), "{all}");
+        world.call(delete(&format!("/v1/messages/{id}"))).await.expect_status(204);
+        let (left, about, all) = of_message().await;
+        assert!(left >= count && about.contains(&id), "the events themselves stay: {all}");
+        assert!(!all.contains(ADDRESS) && !about.contains("masked") && !about.contains("Your code"), "{all}");
+        assert!(all.contains("bob@shop.test") && all.contains("masked"), "{all}");
+
+        let message = world.receive_message(mail(ADDRESS, "m2")).await;
+        assert!(json!(world.events().await).to_string().contains(ADDRESS));
+        let thread = str_field(&message, "thread_id");
+        world.call(delete(&format!("/v1/threads/{thread}"))).await.expect_status(204);
+        let all = json!(world.events().await).to_string();
+        assert!(!all.contains(ADDRESS) && all.contains("bob@shop.test"), "{all}");
+    }
+
     async fn the_stop_of_the_journal_ends_no_other_stop(world) {
         let world = with_everything(world).await;
         let mut erasure = erase(&world, ADDRESS).await;

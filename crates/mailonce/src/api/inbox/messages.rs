@@ -242,7 +242,8 @@ impl RenderedMessageBody {
 
 /// Delete a message.
 ///
-/// Its bytes, codes and links are deleted with it. The same mail, received again, still makes no second message.
+/// Its bytes, codes and links are deleted with it, and so are its sender and subject in events. The same mail, received
+/// again, still makes no second message.
 #[utoipa::path(delete, path = "/v1/messages/{id}", operation_id = "delete_message", tag = "messages", params(("id" = String, Path)),
     responses((status = 204, description = "Deleted")))]
 pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
