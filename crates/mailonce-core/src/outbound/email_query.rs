@@ -53,6 +53,14 @@ pub struct EmailQuery {
 }
 
 impl EmailQuery {
+    /// The state that the filter asks for, if few emails are in it. Stores find those by an index instead of a scan.
+    pub fn rare_state(&self) -> Option<EmailState> {
+        use EmailState as S;
+        self.state.filter(|state| {
+            matches!(state, S::Held | S::Unknown | S::Failed | S::Bounced | S::Complained | S::Abandoned | S::Cancelled)
+        })
+    }
+
     /// Whether an email passes the filter. The page position (`before`, `limit`) is not checked.
     pub fn matches(&self, email: &Email) -> bool {
         let head = &email.head;

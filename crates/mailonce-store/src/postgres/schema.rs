@@ -32,6 +32,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0021_oauth_clients.sql"),
     include_str!("../../migrations/postgres/0022_due_bodies.sql"),
     include_str!("../../migrations/postgres/0023_dead_mail.sql"),
+    include_str!("../../migrations/postgres/0024_rare_states.sql"),
 ];
 
 /// Serializes the migrations of nodes that start together.

@@ -35,7 +35,7 @@ use crate::postgres::{
     control::{budgets, records},
     error::{call_until_final, with_timeout},
     handoff::handoffs,
-    outbound::{email_commands, queries},
+    outbound::{email_commands, email_lists, queries},
 };
 
 #[async_trait]
@@ -181,7 +181,7 @@ impl Store for Postgres {
     }
 
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<ResultPage<Email>> {
-        when_durable!(self, call_until_final!(queries::emails(&self.shared, team, &query)))
+        when_durable!(self, call_until_final!(email_lists::emails(&self.shared, team, &query)))
     }
 
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {

@@ -1,13 +1,12 @@
-//! Queries: emails, lists of emails, and keys. Concurrent key lookups share one statement.
+//! Queries: emails, statistics and keys. Concurrent key lookups share one statement.
 
 use mailonce_core::{
     handoff::{Attempt, AttemptDetails, HandoffState, Outcome},
     id::{EmailId, TeamId},
     key::KeyHash,
-    limits,
     outbound::{
         email::Email,
-        email_query::{EmailDetail, EmailQuery, EmailStats, ResultPage},
+        email_query::{EmailDetail, EmailStats},
         key_binding::{KeyBinding, KeyView},
         suppressed_call::SuppressedCall,
     },
@@ -29,8 +28,6 @@ use crate::postgres::{
 
 /// The maximum number of keys in one lookup.
 const MAX_LOOKUP_KEYS: usize = 256;
-/// How many emails a list reads at a time.
-const EMAILS_PER_READ: usize = 1000;
 
 const EMAIL_BY_ID: &str = concat!(
     "SELECT ",
@@ -45,15 +42,6 @@ const SELECT_ATTEMPTS: &str = "
      ORDER BY handoff, number";
 const SELECT_EVIDENCE: &str = "SELECT fact FROM evidence WHERE team = $1 AND email = $2 ORDER BY n";
 const SELECT_SUPPRESSED: &str = "SELECT latest FROM suppressed WHERE team = $1 AND email = $2";
-/// Excludes the email `$2` itself.
-const OLDER_EMAILS: &str = concat!(
-    "SELECT ",
-    email_columns!(),
-    " FROM (SELECT * FROM emails WHERE team = $1 AND id < $2 ORDER BY id DESC LIMIT $3) e ",
-    email_joins!(),
-    " ORDER BY e.id DESC, h.number"
-);
-
 const COUNT_EMAILS: &str = "SELECT count(*) FROM emails WHERE team = $1 AND id >= $2 AND id < $3";
 
 const COUNT_DUPLICATES: &str =
@@ -172,40 +160,6 @@ pub(crate) async fn email_detail(shared: &SharedState, team: TeamId, id: EmailId
     }))
 }
 
-/// Emails, newest first.
-pub(crate) async fn emails(shared: &SharedState, team: TeamId, query: &EmailQuery) -> TxResult<ResultPage<Email>> {
-    if let Some(key) = query.key {
-        return emails_by_key(shared, team, key, query).await;
-    }
-    let client = shared.connections.client().await?;
-    let mut page = ResultPage { rows: Vec::new(), next: None };
-    let (mut before, mut looked) = (query.before, 0);
-    loop {
-        // The first read takes one more than fits, to see whether more exist. Later reads are larger because few
-        // rows match.
-        let chunk = if looked == 0 { query.limit.saturating_add(1).min(EMAILS_PER_READ) } else { EMAILS_PER_READ };
-        // Without a cursor, start at the newest email.
-        let after = before.map_or(Uuid::max(), |id| id.0);
-        let emails = read_emails(&query_rows(&client, OLDER_EMAILS, &[&team.0, &after, &(chunk as i64)]).await?, 0)?;
-        let ended = emails.len() < chunk;
-        for email in emails {
-            if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
-                return Ok(page);
-            }
-            looked += 1;
-            page.next = Some(email.id);
-            if query.matches(&email) {
-                page.rows.push(email);
-            }
-        }
-        if ended {
-            page.next = None;
-            return Ok(page);
-        }
-        before = page.next;
-    }
-}
-
 /// How many emails of a team have ids in a range.
 pub(crate) async fn count_emails(shared: &SharedState, team: TeamId, from: EmailId, to: EmailId) -> TxResult<u64> {
     let client = shared.connections.client().await?;
@@ -235,18 +189,6 @@ pub(crate) async fn email_stats(
         stats.handoffs.insert(state, row.try_get::<_, i64>(1)? as u64);
     }
     Ok(stats)
-}
-
-/// A key refers to at most one email: the one it is bound to, or was last bound to until that is swept.
-async fn emails_by_key(
-    shared: &SharedState,
-    team: TeamId,
-    key: KeyHash,
-    query: &EmailQuery,
-) -> TxResult<ResultPage<Email>> {
-    let email = load_key(shared, team, key).await?.remove(&(team, key)).and_then(|(_, email)| email);
-    let wanted = |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
-    Ok(ResultPage { rows: email.filter(wanted).into_iter().collect(), next: None })
 }
 
 /// A key's details, also after it has expired.

@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     handoff::HandoffState,
-    id::{EmailId, TeamId, ordered_bits},
+    id::{self, EmailId, TeamId, ordered_bits},
     key::KeyHash,
     limits,
     outbound::{
@@ -13,7 +13,7 @@ use mailonce_core::{
     ports::store::Result,
     time::Time,
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -27,6 +27,8 @@ const COUNT_DUPLICATES: &str = "SELECT COALESCE(sum(s.count), 0) FROM suppressed
      AND EXISTS (SELECT 1 FROM handoffs h WHERE h.team = ?1 AND h.email = s.email)";
 const COUNT_HANDOFFS: &str =
     "SELECT state, count(*) FROM handoffs WHERE team = ?1 AND email >= ?2 AND email < ?3 GROUP BY state";
+/// The rest of an email's id, and whether its head may name an address: the JSON of a recipient is part of that of the head.
+const NAMES_ADDRESS: &str = "SELECT tail, instr(head, ?2) > 0 FROM emails WHERE email = ?1";
 /// Repeats the condition of the partial index `handoffs_rare` literally, so that SQLite can use the index.
 const BY_RARE_STATE: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND state = ?2 AND email < ?3 \
      AND (state = 'held' OR state = 'unknown' OR state = 'failed' OR state = 'bounced' OR state = 'complained' \
@@ -67,7 +69,7 @@ pub(crate) fn list_emails(
         return by_key(conn, team, number, row.as_ref(), query);
     }
     let before = query.before.map_or(i64::MAX, |id| ordered_bits(id.0));
-    if let Some(state) = query.state.filter(|state| is_rare(*state)) {
+    if let Some(state) = query.rare_state() {
         return by_rare_state(conn, team, number, state, before, query);
     }
     let mut statement = conn.prepare_cached(BY_TEAM).map_err(store_error)?;
@@ -111,15 +113,24 @@ fn page_of(
     query: &EmailQuery,
 ) -> Result<ResultPage<Email>> {
     let mut page = ResultPage { rows: Vec::new(), next: None };
+    let address = query.to.as_ref().map(rows::to_json).transpose()?;
     for (looked, bits) in bits.enumerate() {
         if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
             return Ok(page);
         }
-        let Some(email) = rows::email_by_bits(conn, team, number, bits.map_err(store_error)?)? else { continue };
+        let bits = bits.map_err(store_error)?;
         // Ids follow time, so all further emails are older than `since`.
-        if query.since.is_some_and(|since| email.head.created_at.plus(ID_TIME_SKEW_MS) < since) {
+        if query.since.is_some_and(|since| id_time(bits).plus(ID_TIME_SKEW_MS) < since) {
             break;
         }
+        if let Some(address) = &address {
+            let Some((id, may_match)) = names_address(conn, bits, address)? else { continue };
+            if !may_match {
+                page.next = Some(id);
+                continue;
+            }
+        }
+        let Some(email) = rows::email_by_bits(conn, team, number, bits)? else { continue };
         page.next = Some(email.id);
         if query.matches(&email) {
             page.rows.push(email);
@@ -129,10 +140,18 @@ fn page_of(
     Ok(page)
 }
 
-/// The states that the index `handoffs_rare` covers.
-fn is_rare(state: EmailState) -> bool {
-    use EmailState as S;
-    matches!(state, S::Held | S::Unknown | S::Failed | S::Bounced | S::Complained | S::Abandoned | S::Cancelled)
+/// The time in the ordered bits of an id.
+fn id_time(bits: i64) -> Time {
+    Time(bits >> 12)
+}
+
+/// The id of the email with these ordered bits, and whether its head may name the address, which is JSON. Most emails of
+/// a list are to somebody else; this passes over them without loading them.
+fn names_address(conn: &Connection, bits: i64, address: &str) -> Result<Option<(EmailId, bool)>> {
+    let mut statement = conn.prepare_cached(NAMES_ADDRESS).map_err(store_error)?;
+    let row = statement.query_row(params![bits, address], |row| Ok((row.get(0)?, row.get(1)?))).optional();
+    let id = |tail| EmailId(id::from_bits(bits, tail));
+    Ok(row.map_err(store_error)?.map(|(tail, may_match)| (id(tail), may_match)))
 }
 
 /// Emails with a handoff in a rare state. The email's own state may differ, because it combines all its handoffs, so

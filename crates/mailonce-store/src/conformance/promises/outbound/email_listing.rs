@@ -1,10 +1,15 @@
 //! Promises about lists of emails.
 
 use mailonce_core::{
-    handoff::HandoffState,
+    handoff::{
+        EvidenceFinding, HandoffState,
+        action::{HandoffAction, Resolution},
+        reply::ReplyMeaning,
+    },
     id::EmailId,
     outbound::{
-        email::{Email, EmailState},
+        accept::NewEmail,
+        email::{Email, EmailState, Guard},
         email_query::{EmailQuery, EmailStats},
         suppressed_call::SuppressedCalls,
     },
@@ -12,8 +17,13 @@ use mailonce_core::{
 };
 
 use crate::conformance::{
-    DAY, HOUR, OTHER_TEAM, SECOND, T0, TEAM, TestStore, accept_and_send, accept_first, cancel_email, capture_due,
-    given_key_hash, keyed_email, keyless_email, list_all, list_all_pages,
+    DAY, HOUR, OTHER_TEAM, SECOND, T0, TEAM, TestStore, accept_and_send, accept_batch_items, accept_first,
+    cancel_email, capture_due,
+    fixtures::handoffs::{
+        accept_and_mark, accept_with_unknown_outcome, apply_action, job_of, lease_handoffs, new_evidence,
+        record_attempt, resolve_action, write_marker,
+    },
+    given_key_hash, keyed_email, keyless_batch, keyless_email, list_all, list_all_pages, load_email,
 };
 
 /// Ids of all emails that a query finds, over all pages.
@@ -146,6 +156,58 @@ pub(super) async fn an_email_is_listed_in_the_state_of_its_least_finished_envelo
     assert_eq!(matching_ids(&store, EmailQuery { state: Some(EmailState::Sent), ..paged_query() }).await, []);
 }
 
+/// Accepts an email with two envelopes. The next hop accepts the first and refuses the second.
+async fn accept_and_send_half(store: &TestStore, key: &str) -> EmailId {
+    let fixture = keyed_email(key).to(&["a@example.com", "b@example.com"]).separate_envelopes();
+    let id = accept_first(store, &fixture, T0).await.id;
+    for leased in lease_handoffs(store, 10, T0).await {
+        let job = write_marker(store, job_of(&leased), T0).await;
+        let meaning = if leased.handoff == 0 { ReplyMeaning::Accepted } else { ReplyMeaning::Refused };
+        record_attempt(store, &job, meaning, T0).await;
+    }
+    id
+}
+
+/// Accepts emails that end in every state that few emails are in, and some whose handoffs are in different states.
+async fn accept_in_rare_states(store: &TestStore, round: u8) {
+    let key = |name: &str| keyed_email(&format!("{name}-{round}"));
+    let _held = accept_first(store, &key("held").held(Guard::Approval), T0).await;
+    let gone = accept_first(store, &key("cancelled"), T0).await;
+    let _cancelled = cancel_email(store, gone.id, T0).await;
+    let _unknown = accept_with_unknown_outcome(store, &key("unknown")).await;
+    let given_up = accept_with_unknown_outcome(store, &key("abandoned")).await.id;
+    let abandon = resolve_action(Resolution::Abandon, load_email(store, given_up).await.rev, None);
+    apply_action(store, given_up, abandon, T0).await;
+    let refused = accept_and_mark(store, &key("failed")).await;
+    record_attempt(store, &refused, ReplyMeaning::Refused, T0).await;
+    for finding in [EvidenceFinding::Bounced, EvidenceFinding::Complained] {
+        let id = accept_and_mark(store, &key(finding.as_str())).await.id;
+        apply_action(store, id, HandoffAction::AddEvidence(new_evidence(finding, None, T0)), T0).await;
+        let half = accept_and_send_half(store, &format!("half-{}-{round}", finding.as_str())).await;
+        apply_action(store, half, HandoffAction::AddEvidence(new_evidence(finding, None, T0)), T0).await;
+    }
+    accept_and_send_half(store, &format!("half-{round}")).await;
+}
+
+pub(super) async fn a_filter_by_state_agrees_with_the_whole_list(store: TestStore) {
+    for round in 0..2 {
+        accept_in_rare_states(&store, round).await;
+    }
+    let _queued = accept_first(&store, &keyed_email("queued"), T0).await;
+    let _scheduled = accept_first(&store, &keyed_email("scheduled").due(T0.plus(DAY)), T0).await;
+    let all = list_all(&store, TEAM).await;
+
+    for state in EmailState::ALL {
+        let wanted: Vec<EmailId> = all.iter().filter(|email| email.state() == *state).map(|email| email.id).collect();
+        let query = EmailQuery { state: Some(*state), ..paged_query() };
+        assert!(query.rare_state().is_none() || wanted.len() > 1, "no email is {state:?}");
+        for limit in [1, 2, 100] {
+            let found = matching_ids(&store, EmailQuery { limit, ..query.clone() }).await;
+            assert_eq!(found, wanted, "{state:?}, limit {limit}");
+        }
+    }
+}
+
 pub(super) async fn emails_are_found_by_recipient(store: TestStore) {
     let to = accept_first(&store, &keyless_email().to(&["a@example.com", "b@example.com"]), T0).await;
     let copied = accept_first(&store, &keyless_email().to(&["c@example.com"]).cc(&["a@example.com"]), T0).await;
@@ -159,6 +221,33 @@ pub(super) async fn emails_are_found_by_recipient(store: TestStore) {
             wanted,
             "{address}"
         );
+    }
+}
+
+pub(super) async fn a_recipient_is_found_among_thousands_of_emails(store: TestStore) {
+    let mut wanted = Vec::new();
+    for hours in 0..3 {
+        let now = T0.plus(hours * HOUR);
+        let to = |n: usize| match n % 300 {
+            7 => "a@example.com",
+            8 => "aa@example.com",
+            _ => "b@example.com",
+        };
+        let items: Vec<NewEmail> = (0..900)
+            .map(|n| keyless_email().to(&[to(n)]).text(&format!("email {n} of {hours}")).to_new_email(now))
+            .collect();
+        let ids = items.iter().enumerate().filter(|(n, _)| n % 300 == 7).map(|(_, item)| item.id);
+        wanted.splice(0..0, ids.rev());
+        accept_batch_items(&store, keyless_batch(&items), now).await;
+    }
+    let find = async |since, limit| {
+        let to = Some("a@example.com".to_owned());
+        matching_ids(&store, EmailQuery { to, since, limit, ..EmailQuery::default() }).await
+    };
+
+    for limit in [1, 2, 100] {
+        assert_eq!(find(None, limit).await, wanted, "limit {limit}");
+        assert_eq!(find(Some(T0.plus(HOUR)), limit).await, wanted[..6], "limit {limit}");
     }
 }
 

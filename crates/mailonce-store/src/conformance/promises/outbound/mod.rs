@@ -312,8 +312,12 @@ promises! {
         emails_are_found_by_state,
         /// An email with several envelopes is listed in the state of the least finished one.
         an_email_is_listed_in_the_state_of_its_least_finished_envelope,
+        /// A filter by any state finds the emails that the whole list shows in that state, whatever their handoffs say.
+        a_filter_by_state_agrees_with_the_whole_list,
         /// Emails can be filtered by recipient, `to` or `cc`.
         emails_are_found_by_recipient,
+        /// Among thousands of emails to others, a filter by recipient finds each email to one address once.
+        a_recipient_is_found_among_thousands_of_emails,
         /// A key finds the latest email that was bound to it.
         a_key_finds_its_latest_email,
         /// Emails can be filtered by time.
