@@ -32,7 +32,10 @@ over_every_engine! {
         assert_eq!(stats["needs_you"], json!({}));
         world.post("/v1/escalations", &json!({ "question": "May I?" })).await.expect_status(201);
         assert_eq!(world.get("/v1/stats").await.expect_status(200)["needs_you"], json!({ "asked": 1 }));
-        for hours in ["0", "745", "x", "-1"] {
+        let waiting = world.get("/v1/stats?hours=0").await.expect_status(200);
+        assert_eq!((&waiting["needs_you"], &waiting["accepted"]), (&json!({ "asked": 1 }), &json!(0)), "{}", waiting.text);
+        assert_eq!((&waiting["states"], &waiting["buckets"]), (&json!({}), &json!([])), "{}", waiting.text);
+        for hours in ["745", "x", "-1"] {
             world.get(&format!("/v1/stats?hours={hours}")).await.expect_problem(400, "invalid_query");
         }
     }

@@ -29,7 +29,8 @@ const BUCKETS_MS: [i64; 5] = [2 * MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, 6 * HOUR_M
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StatsQuery {
-    /// Length of the span in hours, up to now: 1 to 744; 24 by default.
+    /// Length of the span in hours, up to now: 1 to 744; 24 by default. With 0 no email is counted, which makes the
+    /// call cheap for a client that needs `needs_you` alone.
     hours: Option<String>,
 }
 
@@ -75,12 +76,13 @@ impl From<&EmailStats> for StatsCountsBody {
     }
 }
 
-/// Bounds of the buckets that end with the one that contains `now`, and their length in milliseconds.
+/// Bounds of the buckets that end with the one that contains `now`, and their length in milliseconds. Zero hours have one
+/// bound and no bucket.
 fn bucket_bounds(hours: i64, now: Time) -> (Vec<Time>, i64) {
     let span = hours * HOUR_MS;
     let length = BUCKETS_MS.into_iter().find(|length| span / length <= MAX_BUCKETS).unwrap_or(24 * HOUR_MS);
     let end = (now.0 / length + 1) * length;
-    let count = (span / length).max(1);
+    let count = span / length;
     ((0..=count).map(|n| Time(end - (count - n) * length)).collect(), length)
 }
 
@@ -89,8 +91,8 @@ fn bucket_bounds(hours: i64, now: Time) -> (Vec<Time>, i64) {
     responses((status = 200, description = "The statistics", body = StatsBody)))]
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, query: QueryParams<StatsQuery>) -> ApiResult {
     let hours = query.0.hours.as_deref().map_or(Some(24), |text| text.parse().ok());
-    let hours = hours.filter(|hours| (1..=MAX_HOURS).contains(hours));
-    let hours = hours.ok_or_else(|| Problem::invalid_query("hours", format!("hours must be 1 to {MAX_HOURS}")))?;
+    let hours = hours.filter(|hours| (0..=MAX_HOURS).contains(hours));
+    let hours = hours.ok_or_else(|| Problem::invalid_query("hours", format!("hours must be 0 to {MAX_HOURS}")))?;
     let (bounds, length) = bucket_bounds(hours, app.engine.ctx.now());
     let spans = app.engine.outbound.email_stats(&auth.caller, &bounds).await?;
     let mut total = EmailStats::default();
@@ -136,5 +138,6 @@ mod tests {
             assert!(bounds.windows(2).all(|pair| pair[1].0 - pair[0].0 == length_ms));
             assert!(bounds[count - 1] <= now && now < bounds[count]);
         }
+        assert_eq!(bucket_bounds(0, now).0.len(), 1);
     }
 }
