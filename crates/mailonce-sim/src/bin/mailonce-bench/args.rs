@@ -14,7 +14,8 @@ pub(crate) struct Args {
     /// One short round instead of three, without pg-handoff unless it is named: under two minutes
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Adds the accept figures at 10 k, 1 M and 10 M remembered keys
+    /// Adds the figures at 10 k, 1 M and 10 M remembered keys, of lists and searches in 1 M emails, of accepting with
+    /// search, and of the dashboard
     #[arg(long)]
     pub(crate) full: bool,
     /// Measure only these figures
@@ -47,6 +48,9 @@ pub(crate) struct Args {
     /// Remembered keys of the growth figures, the smallest first
     #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000", value_name = "KEYS,..")]
     pub(crate) growth: Vec<u64>,
+    /// Emails in the ledger of the list and search figures
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
+    pub(crate) ledger_emails: u64,
     /// The server's binary [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) server: Option<PathBuf>,
@@ -68,6 +72,9 @@ pub(crate) struct Args {
     /// The service that follows the seeds' pattern
     #[arg(long, hide = true, default_value = "bench/seed-pattern")]
     pub(crate) seed_pattern: PathBuf,
+    /// The script that loads pages of the dashboard
+    #[arg(long, hide = true, default_value = "bench/first-paint.mjs")]
+    pub(crate) first_paint: PathBuf,
 }
 
 /// A figure. `scripts/bench` explains each.
@@ -101,6 +108,16 @@ pub(crate) enum Figure {
     Honest,
     Attacked,
     Growth,
+    #[value(name = "list-1m")]
+    List1m,
+    #[value(name = "search-1m")]
+    Search1m,
+    #[value(name = "pg-list-1m")]
+    PgList1m,
+    #[value(name = "pg-search-1m")]
+    PgSearch1m,
+    AcceptSearch,
+    Paint,
 }
 
 impl Figure {
@@ -135,6 +152,12 @@ impl Figure {
             Self::Honest => "honest",
             Self::Attacked => "attacked",
             Self::Growth => "growth",
+            Self::List1m => "list-1m",
+            Self::Search1m => "search-1m",
+            Self::PgList1m => "pg-list-1m",
+            Self::PgSearch1m => "pg-search-1m",
+            Self::AcceptSearch => "accept-search",
+            Self::Paint => "paint",
         }
     }
 
@@ -143,8 +166,10 @@ impl Figure {
         match self {
             Self::Echo | Self::Accept | Self::Replay | Self::Batch | Self::Storm | Self::Growth | Self::Claim => &[],
             Self::Dot | Self::Wait | Self::Waiters | Self::Honest | Self::Attacked => &[],
+            Self::List1m | Self::Search1m | Self::AcceptSearch => &[],
+            Self::Paint => &["chromium"],
             Self::PgAccept | Self::PgReplay | Self::PgBatch | Self::PgStorm | Self::Pgbench => &["postgres"],
-            Self::PgClaim | Self::Outbox | Self::AdvisoryLock => &["postgres"],
+            Self::PgClaim | Self::Outbox | Self::AdvisoryLock | Self::PgList1m | Self::PgSearch1m => &["postgres"],
             Self::Redis => &["redis"],
             // `smtp-sink` and `smtp-source` come with Postfix.
             Self::Handoff | Self::Postfix | Self::Restart | Self::SmtpIn | Self::PostfixIn => &["postfix"],
@@ -161,7 +186,8 @@ impl Args {
             return self.only.contains(&figure);
         }
         match figure {
-            Figure::Growth => self.full,
+            Figure::Growth | Figure::AcceptSearch | Figure::Paint => self.full,
+            Figure::List1m | Figure::Search1m | Figure::PgList1m | Figure::PgSearch1m => self.full,
             Figure::PgHandoff => !self.quick,
             _ => true,
         }
@@ -228,7 +254,7 @@ impl Args {
 #[cfg(test)]
 mod tests {
     use super::{Args, Figure};
-    use clap::Parser as _;
+    use clap::{Parser as _, ValueEnum as _};
 
     fn args(words: &str) -> Args {
         Args::try_parse_from(words.split(' ')).unwrap()
@@ -237,7 +263,9 @@ mod tests {
     #[test]
     fn long_figures_are_measured_when_asked_for() {
         assert!(args("bench").wants(Figure::PgHandoff) && !args("bench").wants(Figure::Growth));
-        assert!(args("bench --full").wants(Figure::Growth));
+        for figure in [Figure::Growth, Figure::List1m, Figure::PgSearch1m, Figure::AcceptSearch, Figure::Paint] {
+            assert!(args("bench --full").wants(figure) && !args("bench --quick").wants(figure), "{figure:?}");
+        }
         let quick = args("bench --quick");
         assert!(quick.wants(Figure::Handoff) && quick.wants(Figure::Restart) && !quick.wants(Figure::PgHandoff));
         assert!(args("bench --quick --only pg-handoff").wants(Figure::PgHandoff));
@@ -247,6 +275,14 @@ mod tests {
     fn needs_are_those_of_the_chosen_figures() {
         assert_eq!(args("bench --only handoff,postfix,restart").required_services(), ["postfix"]);
         assert_eq!(args("bench --only pg-handoff").required_services(), ["postfix", "postgres"]);
-        assert!(args("bench --only echo").required_services().is_empty());
+        assert!(args("bench --only echo,list-1m,accept-search").required_services().is_empty());
+        assert_eq!(args("bench --only paint,pg-search-1m").required_services(), ["chromium", "postgres"]);
+    }
+
+    #[test]
+    fn figures_have_the_same_name_in_the_table_and_on_the_command_line() {
+        for figure in Figure::value_variants() {
+            assert_eq!(figure.to_possible_value().unwrap().get_name(), figure.name());
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! The limits that figures must meet, and the targets.
 
+use crate::accept_search;
 use crate::args::{Args, Figure};
 use crate::growth;
+use crate::large_ledger;
 use crate::results::BenchResults;
 use serde::Serialize;
 
@@ -90,12 +92,61 @@ pub(crate) fn evaluate_gates(args: &Args, results: &BenchResults) -> Vec<BenchGa
         let what = format!("resident memory at {} keys", growth::short_count(*most));
         gates.push(BenchGate::limit(&what, memory, "MB", 400.0, 250.0));
     }
+    gates.extend(dashboard_gates(args, results));
+    gates
+}
+
+/// The gates of the dashboard's pages, and of what it asks for in a large ledger. Those of long figures are left out
+/// unless the figure is selected.
+fn dashboard_gates(args: &Args, results: &BenchResults) -> Vec<BenchGate> {
+    let mut gates = Vec::new();
+    for (figure, must, goal) in [
+        (Figure::List1m, 150.0, 50.0),
+        (Figure::PgList1m, 150.0, 50.0),
+        (Figure::Search1m, 100.0, 50.0),
+        (Figure::PgSearch1m, 100.0, 50.0),
+    ] {
+        if args.wants(figure) {
+            let prefix = large_ledger::row_name(figure, args.ledger_emails, "");
+            let what = format!("slowest query of {} p95", prefix.trim_end_matches('-'));
+            gates.push(BenchGate::limit(&what, results.worst(&prefix, |sample| sample.p95_ms), "ms", must, goal));
+        }
+    }
+    if args.wants(Figure::AcceptSearch) {
+        let [with, without] = accept_search::ROWS;
+        gates.push(BenchGate::ratio("accept with / without search", results.ratio(with, without), 0.90, 0.97));
+    }
+    if args.wants(Figure::Paint) {
+        let slowest = results.worst("paint-", |sample| sample.p50_ms);
+        gates.push(BenchGate::limit("first paint of the slowest page p50", slowest, "ms", 200.0, 100.0));
+    }
     gates
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BenchGate, GateVerdict};
+    use super::{BenchGate, GateVerdict, evaluate_gates};
+    use crate::args::Args;
+    use crate::results::{BenchResults, FigureSample};
+    use clap::Parser as _;
+
+    #[test]
+    fn the_slowest_query_is_judged() {
+        let args = Args::try_parse_from(["bench", "--only", "list-1m,accept-search"]).unwrap();
+        let mut results = BenchResults::default();
+        let sample = |rate, p95_ms| FigureSample { rate, p95_ms, ..FigureSample::default() };
+        for (query, ms) in [("first", 4.0), ("recipient", 151.0)] {
+            results.push(&format!("list-1m-{query}"), "requests", Ok(sample(None, Some(ms))));
+        }
+        for (row, rate) in [("on", 92.0), ("off", 100.0)] {
+            results.push(&format!("accept-search-{row}"), "emails", Ok(sample(Some(rate), None)));
+        }
+        let gates = evaluate_gates(&args, &results);
+        let verdict = |what: &str| gates.iter().find(|gate| gate.what == what).map(|gate| gate.verdict);
+        assert_eq!(verdict("slowest query of list-1m p95"), Some(GateVerdict::Fail));
+        assert_eq!(verdict("accept with / without search"), Some(GateVerdict::Pass));
+        assert_eq!(verdict("slowest query of pg-list-1m p95"), None);
+    }
 
     #[test]
     fn verdicts() {

@@ -1,5 +1,6 @@
 //! Measures mailonce and what it is compared with, and judges the figures. `scripts/bench` is the way to run it.
 
+mod accept_search;
 mod args;
 mod attack;
 mod baselines;
@@ -9,8 +10,11 @@ mod gates;
 mod growth;
 mod handoff;
 mod inbound;
+mod large_ledger;
+mod large_ledger_emails;
 mod mails;
 mod outbox;
+mod paint;
 mod postfix;
 mod postgres;
 mod report;

@@ -37,20 +37,21 @@ fn heading(args: &Args, results: &BenchResults) -> String {
 }
 
 fn figures_table(results: &BenchResults) -> Table {
-    let mut table = table(&["figure", "rate", "p50", "p99", "max", "memory", "serving"]);
+    let mut table = table(&["figure", "rate", "p50", "p95", "p99", "max", "memory", "serving"]);
     for row in results.rows.iter().filter(|row| row.name != "fsync") {
         let medians = row.medians();
         table.add_row([
             row.name.clone(),
             if row.skipped.is_some() { "not measured".to_owned() } else { rate(medians.rate, row.unit) },
             millis(medians.p50_ms),
+            millis(medians.p95_ms),
             millis(medians.p99_ms),
             millis(medians.max_ms),
             medians.rss_mb.map_or_else(String::new, |mb| format!("{mb:.0} MB")),
             millis(medians.serving_ms),
         ]);
     }
-    align(&mut table, 1..7);
+    align(&mut table, 1..8);
     table
 }
 
@@ -141,6 +142,7 @@ pub(crate) fn write(path: &Path, args: &Args, results: &BenchResults, gates: &[B
         "storm": args.storm,
         "emails": args.emails(),
         "queued": args.queued,
+        "ledger_emails": args.ledger_emails,
         "figures": figures,
         "gates": gates,
     });

@@ -13,6 +13,8 @@ pub(crate) struct FigureSample {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) p50_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p95_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) p99_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_ms: Option<f64>,
@@ -30,12 +32,16 @@ impl FigureSample {
         Self {
             rate,
             p50_ms: Some(millis(latency.quantile(0.5))),
+            p95_ms: Some(millis(latency.quantile(0.95))),
             p99_ms: Some(millis(latency.quantile(0.99))),
             max_ms: Some(millis(latency.max())),
             ..Self::default()
         }
     }
 }
+
+/// The rows of a figure that has several, each with its name or with why it could not be measured.
+pub(crate) type NamedSamples = Vec<(String, anyhow::Result<FigureSample>)>;
 
 /// One line of the table.
 #[derive(Debug)]
@@ -93,6 +99,13 @@ impl BenchResults {
         })
     }
 
+    /// The largest of the medians of the rows whose names begin with `prefix`. `None` if a row has none, so that a query
+    /// that failed is not left out.
+    pub(crate) fn worst(&self, prefix: &str, pick: impl Fn(&FigureSample) -> Option<f64>) -> Option<f64> {
+        let rows = self.rows.iter().filter(|row| row.name.starts_with(prefix));
+        rows.map(|row| row.median(&pick)).reduce(|one, other| Some(one?.max(other?)))?
+    }
+
     /// The median over the rounds of `one`'s value against `other`'s in the same round.
     pub(crate) fn ratio(&self, one: &str, other: &str) -> Option<f64> {
         let (one, other) = (self.row(one)?, self.row(other)?);
@@ -112,6 +125,7 @@ impl FigureRow {
         FigureSample {
             rate: self.median(|sample| sample.rate),
             p50_ms: self.median(|sample| sample.p50_ms),
+            p95_ms: self.median(|sample| sample.p95_ms),
             p99_ms: self.median(|sample| sample.p99_ms),
             max_ms: self.median(|sample| sample.max_ms),
             rss_mb: self.median(|sample| sample.rss_mb),
@@ -154,6 +168,19 @@ mod tests {
         }
         assert_eq!(results.ratio("accept", "echo"), Some(0.5));
         assert_eq!(results.ratio("accept", "seeds"), None);
+    }
+
+    #[test]
+    fn the_worst_of_several_rows_needs_all_of_them() {
+        let mut results = BenchResults::default();
+        let p95 = |ms| FigureSample { p95_ms: Some(ms), ..FigureSample::default() };
+        results.push("list-1m-first", "requests", Ok(p95(3.0)));
+        results.push("list-1m-deep", "requests", Ok(p95(7.0)));
+        results.push("pg-list-1m-first", "requests", Ok(p95(9.0)));
+        assert_eq!(results.worst("list-1m-", |sample| sample.p95_ms), Some(7.0));
+        assert_eq!(results.worst("search-1m-", |sample| sample.p95_ms), None);
+        results.push("list-1m-state", "requests", Err("422".to_owned()));
+        assert_eq!(results.worst("list-1m-", |sample| sample.p95_ms), None);
     }
 
     #[test]

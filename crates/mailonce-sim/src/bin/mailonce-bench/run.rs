@@ -1,13 +1,16 @@
 //! The rounds: every figure once per round, so that figures that are compared are measured side by side.
 
+use crate::accept_search::{self, AcceptSearchBench};
 use crate::args::{Args, Figure};
 use crate::attack::AttackBench;
 use crate::growth::{self, GrowthBench};
 use crate::handoff::HandoffBench;
 use crate::inbound::InboundBench;
+use crate::large_ledger::LargeLedgerBench;
 use crate::outbox::OutboxBench;
+use crate::paint::PaintBench;
 use crate::restart::RestartBench;
-use crate::results::{BenchResults, FigureSample};
+use crate::results::{BenchResults, FigureSample, NamedSamples};
 use crate::{baselines, disk, figures, postfix, postgres};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -52,6 +55,7 @@ struct BenchSession<'a> {
 pub(crate) fn run(args: &Args, children: &ChildProcesses, work: &Path) -> Result<BenchResults> {
     let per_round = args.figures().into_iter().map(|figure| match figure {
         Figure::Growth => args.growth.len(),
+        Figure::AcceptSearch => 2 * accept_search::PAIRS,
         _ => 1,
     });
     let steps = (per_round.sum::<usize>() + 1) * args.rounds();
@@ -106,6 +110,10 @@ impl BenchSession<'_> {
         self.inbound();
         self.attack();
         self.growth();
+        self.accept_search();
+        self.large_ledger(BenchStore::Sqlite, Figure::List1m, Figure::Search1m);
+        self.large_ledger(BenchStore::Postgres, Figure::PgList1m, Figure::PgSearch1m);
+        self.paint();
     }
 
     fn run_baselines(&mut self) {
@@ -288,6 +296,67 @@ impl BenchSession<'_> {
                 let binary = &binary.map_err(anyhow::Error::msg)?;
                 GrowthBench { args, children, binary, work, keys }.measure(round)
             });
+        }
+    }
+
+    /// Accepting with search off and on.
+    fn accept_search(&mut self) {
+        let (args, children, work) = (self.args, self.children, self.work);
+        if !args.wants(Figure::AcceptSearch) {
+            return;
+        }
+        for search_enabled in (0..accept_search::PAIRS).flat_map(accept_search::order) {
+            let binary = self.binary.clone();
+            self.measure_and_record(accept_search::row_name(search_enabled), EMAILS, || {
+                let binary = &binary.map_err(anyhow::Error::msg)?;
+                AcceptSearchBench { args, children, binary, work, search_enabled }.measure()
+            });
+        }
+    }
+
+    /// Lists and searches in a ledger of one store. Filling it takes minutes, so it happens in the first round alone.
+    fn large_ledger(&mut self, store: BenchStore, list: Figure, search: Figure) {
+        let (args, children, work) = (self.args, self.children, self.work);
+        let wanted = |figure| Some(figure).filter(|figure| args.wants(*figure));
+        let (list, search) = (wanted(list), wanted(search));
+        let Some(first) = list.or(search).filter(|_| self.round == 1) else { return };
+        self.bar.set_message(format!("filling the ledger of {}", first.name()));
+        let binary = self.binary.clone();
+        let measure = || {
+            let binary = &binary.map_err(anyhow::Error::msg)?;
+            let database = match store {
+                BenchStore::Sqlite => None,
+                BenchStore::Postgres => Some(args.postgres()?.create_database("mailonce_large")?),
+            };
+            LargeLedgerBench { args, children, binary, work, list, search, database }.measure()
+        };
+        self.record_rows(first, measure());
+    }
+
+    /// First paint of the dashboard.
+    fn paint(&mut self) {
+        let (args, children, work) = (self.args, self.children, self.work);
+        if args.wants(Figure::Paint) {
+            self.bar.set_message(format!("paint, round {}", self.round));
+            let binary = self.binary.clone();
+            let measure = || {
+                let binary = &binary.map_err(anyhow::Error::msg)?;
+                PaintBench { args, children, binary, work }.measure()
+            };
+            self.record_rows(Figure::Paint, measure());
+        }
+    }
+
+    /// Notes the rows of a figure that has several, or why there are none.
+    fn record_rows(&mut self, figure: Figure, rows: Result<NamedSamples>) {
+        match rows {
+            Ok(rows) => {
+                self.bar.inc_length(rows.len() as u64);
+                for (name, sample) in rows {
+                    self.measure_and_record(&name, REQUESTS, || sample);
+                }
+            }
+            Err(why) => self.measure_and_record(figure.name(), REQUESTS, || Err(why)),
         }
     }
 
