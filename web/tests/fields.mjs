@@ -13,6 +13,8 @@ const SCRIPT_URL = "javascript:window.__xss=1";
 const hostile = (field) => `"><img src=x onerror=window.__xss=1>${field}`;
 /** What a page shows of it: JSON escapes the quote, and a content type loses it. */
 const shown = (field) => hostile(field).slice(1);
+/** The part before the @ of an envelope sender. The server takes no quotes, brackets and spaces there. */
+const ENVELOPE = "'/onerror=window.__xss=1/{{7*7}}/envelope-sender";
 /** What a page shows of it as a part of a URL. */
 const shownInUrl = (field) => encodeURIComponent(hostile(field)).replaceAll("%3D", "=");
 
@@ -48,7 +50,7 @@ const nextHop = async () => {
     "Final-Recipient: rfc822; bounced@example.com", "Action: failed", "Status: 5.1.1", `Diagnostic-Code: smtp; 550 5.1.1 ${hostile("bounce")}`, "", "--b--", "",
   ].join("\n") });
   await becomes(bounced.id, "bounced");
-  return [[shown("reply of the next hop"), email(refused, "Attempts")], [shown("bounce"), email(bounced, "Attempts")]];
+  return [[shown("reply of the next hop"), email(refused, "Attempts")], ["naming the recipient", email(refused, "Attempts")], [shown("bounce"), email(bounced, "Attempts")]];
 };
 
 const receive = async () => {
@@ -61,8 +63,17 @@ const receive = async () => {
   return eventually(async () => (await api("GET", `/v1/inboxes/${AGENT}/messages`)).data[0], "the message");
 };
 
+/** The same mail twice, so that its sender is also in the list of duplicates. */
+const receiveTwice = async () => {
+  const raw = `From: eve@evil.example\nTo: ${AGENT}\nSubject: Twice\nMessage-ID: <twice@evil.example>\n\nHi\n`;
+  await assert.rejects(deliver({ from: '"<img src=x onerror=window.__xss=1>"@evil.example', to: AGENT, raw }), /501 5.1.7/);
+  for (let time = 0; time < 2; time += 1) await deliver({ from: `${ENVELOPE}@evil.example`, to: AGENT, raw });
+  await eventually(async () => (await api("GET", "/v1/deliveries?state=duplicate")).data[0], "the duplicate");
+};
+
 const inbound = async () => {
   const message = await receive();
+  await receiveTwice();
   const [path, thread, inbox] = [`/messages/${message.id}`, `/threads/${message.thread_id}`, message.inbox_id];
   const { rev } = await api("GET", `/v1/inboxes/${inbox}`);
   await api("PATCH", `/v1/inboxes/${inbox}`, { rev, name: hostile("inbox name"), agent: hostile("agent") });
@@ -76,8 +87,9 @@ const inbound = async () => {
     [shown("link text"), at(path, "Text")],
     [shownInUrl("link URL"), at(path, "Show values")],
     [SCRIPT_URL, at(path, "Show values")],
-    [shown("inbox name"), at("/inboxes")],
-    [shown("agent"), at("/inboxes")],
+    [ENVELOPE, at(`/inboxes/${inbox}`, "Arrivals"), at("/duplicates", "Received")],
+    [shown("inbox name"), at("/inboxes"), at(`/inboxes/${inbox}`, "Settings")],
+    [shown("agent"), at("/inboxes"), at(`/inboxes/${inbox}`, "Settings")],
     [shown("lease holder"), at(thread), at("/threads")],
     [shown("thread label"), at(thread), at("/threads")],
   ];
@@ -184,7 +196,7 @@ const lookAt = async ({ page, goto }, table) => {
     if (!places.has(name)) places.set(name, { ...place, all: [] });
     places.get(name).all.push(words);
   }
-  for (const [name, { path, press, all }] of [...places].sort()) {
+  for (const [name, { path, press, all }] of [...places].sort(([one], [other]) => (one < other ? -1 : 1))) {
     if (new URL(page.url()).pathname !== path) await goto(path);
     for (const label of press) await page.getByRole("tab", { name: label }).or(page.getByRole("button", { name: label, exact: true })).first().click();
     for (const words of all) await page.locator("main").getByText(words).first().waitFor().catch(() => assert.fail(`${name} does not show ${words}`));

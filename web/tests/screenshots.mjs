@@ -1,5 +1,5 @@
 // Every page, empty and full, in light and dark, on a desktop and a phone: no console error, no policy violation, no
-// serious accessibility fault, nothing wider than the window, and everything reachable by keyboard.
+// serious accessibility fault, nothing wider than the window, and everything reachable by keyboard. Wide screens, too.
 //
 //   SCREENSHOTS=/tmp/pictures npm test -- screenshots       # also writes pictures of the full pages, and of some empty ones
 //   ONLY=stops,endpoint                                     # some pages
@@ -27,6 +27,23 @@ const settle = async (page) => {
   await page.waitForFunction(() => document.querySelectorAll("main .loading").length === 0);
   // Lists measure their rows after the first frame.
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done)))));
+};
+
+const WIDE = [{ width: 1920, height: 1080 }, { width: 2560, height: 1440 }];
+const MAX_TEXT_PX = 76 * 16;
+
+/** On a wide screen the page stays readable: its parts are not wider than a limit, and are in the middle. */
+const checkWide = async (page, name) => {
+  for (const size of WIDE) {
+    await page.setViewportSize(size);
+    await fitsWidth(page);
+    const parts = await page.locator("main > *").evaluateAll((all) => all.map((part) => {
+      const [own, outer] = [part.getBoundingClientRect(), part.parentElement.getBoundingClientRect()];
+      return { width: own.width, shift: Math.abs(own.left - outer.left - (outer.right - own.right)) };
+    }));
+    for (const { width, shift } of parts) assert.ok(width <= MAX_TEXT_PX + 1 && shift <= 2, `${name}, ${size.width} px: ${width} px wide, ${shift} px beside the middle`);
+  }
+  await page.setViewportSize(DESKTOP);
 };
 
 /** Presses Tab until the focus leaves the page. Every action must get it once, and it must not stay anywhere. */
@@ -102,7 +119,9 @@ const visitFull = async (tools, pages, size, colorScheme) => {
     await visit(tools, `${name}, ${size}, ${colorScheme}`, path, async () => {
       await PREPARE[name]?.(tools.page);
       await tools.picture(`${name}-${size}-${colorScheme}`);
-      if (size === "desktop" && colorScheme === "light") await checkKeyboard(tools.page, name);
+      if (size !== "desktop" || colorScheme !== "light") return;
+      await checkWide(tools.page, name);
+      await checkKeyboard(tools.page, name);
     });
   }
 };
