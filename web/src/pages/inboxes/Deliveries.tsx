@@ -4,6 +4,7 @@ import { usePages } from "../../api/load";
 import { useRefreshPages } from "../../api/refresh";
 import type { Schema } from "../../api/types";
 import { Button } from "../../components/Button";
+import { Code } from "../../components/Code";
 import { Empty, Loading } from "../../components/Empty";
 import { Problem } from "../../components/Problem";
 import { StateChip, type Tone } from "../../components/StateChip";
@@ -18,7 +19,7 @@ const TONES: Record<Delivery["state"], Tone> = { waiting: "busy", done: "good", 
 
 const why = ({ reason, last_error: error }: Delivery) => error ?? reason?.replaceAll("_", " ") ?? "";
 
-export function Deliveries({ inbox }: { inbox: string }) {
+export function Deliveries({ inbox, address }: { inbox: string; address: string }) {
   const pages = usePages<Delivery>("/v1/deliveries", { inbox, limit: PAGE });
   const { items, problem, loading, done, more, reload } = pages;
   useRefreshPages("delivery.*,message.received", pages, PAGE);
@@ -29,7 +30,14 @@ export function Deliveries({ inbox }: { inbox: string }) {
   };
   if (problem) return <Problem problem={problem} retry={reload} />;
   if (items.length === 0 && !done) return <Loading lines={4} />;
-  if (items.length === 0) return <Empty title="Nothing arrived yet"><p>Every arrival is listed here, with the reason when it made no message.</p></Empty>;
+  if (items.length === 0) {
+    return (
+      <Empty title="Nothing arrived yet">
+        <p>Every arrival is listed here, with the reason when it made no message. Let a mail arrive three times:</p>
+        <Code label="the command" text={`mailonce simulate inbound --to ${address} --code --duplicate 3`} />
+      </Empty>
+    );
+  }
   return (
     <div class="card flush">
       <Table label="Arrivals" rows={items} keyOf={({ id }) => id} columns={[

@@ -117,7 +117,7 @@ export function InboxPage({ params }: PageProps) {
       {data && (
         <Tabs label="Inbox" tabs={[
           { name: "messages", label: "Messages", content: () => <Messages inbox={data} /> },
-          { name: "arrivals", label: "Arrivals", content: () => <Deliveries inbox={data.id} /> },
+          { name: "arrivals", label: "Arrivals", content: () => <Deliveries inbox={data.id} address={data.address} /> },
           { name: "settings", label: "Settings", content: () => <Settings inbox={data} set={set} /> },
         ]} />
       )}

@@ -4,6 +4,7 @@ import { usePages } from "../../api/load";
 import { isMissing } from "../../api/problem";
 import type { Schema } from "../../api/types";
 import { Button } from "../../components/Button";
+import { Code } from "../../components/Code";
 import { confirm } from "../../components/Dialog";
 import { NotServed, Problem } from "../../components/Problem";
 import { More, Table } from "../../components/Table";
@@ -44,7 +45,12 @@ export function Connections() {
     <section class="stack" aria-labelledby="connections">
       <h2 id="connections">Connections</h2>
       {problem && (isMissing(problem) ? <NotServed what="connections" /> : <Problem problem={problem} retry={reload} />)}
-      {items.length === 0 && done && <p class="muted">None. MCP clients that sign in with a person's account appear here, and can be disconnected.</p>}
+      {items.length === 0 && done && (
+        <>
+          <p class="muted">None. MCP clients that sign in with a person's account appear here, and can be disconnected. Give a client this URL, and agree in your browser:</p>
+          <Code label="the URL of the MCP server" text={`${window.location.origin}/mcp`} />
+        </>
+      )}
       {items.length > 0 && <div class="card flush"><ConnectionTable connections={items} ended={() => void reload()} /></div>}
       <More done={done || items.length === 0} loading={loading} more={more} />
     </section>

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { del, post } from "../../api/client";
 import { usePages } from "../../api/load";
 import type { Schema } from "../../api/types";
+import { ApiCommand } from "../../components/ApiCommand";
 import { Button } from "../../components/Button";
 import { confirm } from "../../components/Dialog";
 import { SelectField, TextField } from "../../components/Field";
@@ -58,7 +59,12 @@ export function Targets() {
         <Button onPress={() => setAdding(true)}>Add target…</Button>
       </div>
       {problem && <Problem problem={problem} retry={reload} />}
-      {items.length === 0 && done && <p class="muted">None. Questions can be posted to Slack or to a webhook of yours, each with a link that works on a phone.</p>}
+      {items.length === 0 && done && (
+        <>
+          <p class="muted">None. Questions can be posted to Slack or to a webhook of yours, each with a link that works on a phone.</p>
+          <ApiCommand path="/v1/notification-targets" body={{ name: "#approvals", kind: "slack", url: "https://hooks.slack.com/services/T000/B000/XXXX" }} />
+        </>
+      )}
       {items.length > 0 && (
         <div class="card flush">
           <Table label="Notification targets" rows={items} keyOf={({ id }) => id} columns={[

@@ -56,7 +56,7 @@ export function EndpointPage({ params }: PageProps) {
       {problem && <Problem problem={problem} retry={reload} />}
       {!data && !problem && <Loading lines={6} />}
       {data && <Summary endpoint={data} />}
-      {data && <Notices pages={notices} />}
+      {data && <Notices endpoint={data.id} pages={notices} />}
     </>
   );
 }

@@ -3,6 +3,7 @@ import { useMemo } from "preact/hooks";
 import { intention, post } from "../../api/client";
 import type { Pages } from "../../api/load";
 import type { Schema } from "../../api/types";
+import { ApiCommand } from "../../components/ApiCommand";
 import { Button } from "../../components/Button";
 import { Id } from "../../components/Code";
 import { Empty, Loading } from "../../components/Empty";
@@ -72,7 +73,7 @@ function NoticeRow({ notice, update }: { notice: Notice; update: (notice: Notice
   );
 }
 
-export function Notices({ pages }: { pages: Pages<Notice> }) {
+export function Notices({ endpoint, pages }: { endpoint: string; pages: Pages<Notice> }) {
   const { items, problem, loading, done, more, reload, update } = pages;
   const state = search.value.get("state") ?? "";
   const replace = (next: Notice) => update((all) => all.map((notice) => (notice.id === next.id ? next : notice)));
@@ -86,7 +87,8 @@ export function Notices({ pages }: { pages: Pages<Notice> }) {
       {items.length === 0 && loading && !done && <Loading />}
       {items.length === 0 && done && (
         <Empty title={state ? `No ${state} notice` : "No notice yet"}>
-          <p>{state ? "Choose another state." : "A notice appears here for each event from now on. Test sends one at once."}</p>
+          <p>{state ? "Choose another state." : "A notice appears here for each event from now on. This command sends a test request at once and shows the response, as the button Test does:"}</p>
+          {!state && <ApiCommand path={`/v1/endpoints/${endpoint}/test`} body={{}} />}
         </Empty>
       )}
       {items.length > 0 && <List label="Notices" items={items} keyOf={({ id }) => id} render={(notice) => <NoticeRow notice={notice} update={replace} />} />}
