@@ -5,6 +5,7 @@ use crate::control::Control;
 use mailonce_core::{
     control::{
         contact::ContactHash,
+        erasure::alias_of,
         rule::{Rule, RuleDirection, RuleField, RuleFlag},
     },
     id::TeamId,
@@ -75,11 +76,21 @@ impl Control {
         // The sandbox writes no markers, and so no contacts.
         if self.ctx.transports.is_sandbox_only() {
             for (address, is_new) in addresses.iter().zip(&mut are_new).filter(|(_, is_new)| **is_new) {
-                let query = EmailQuery { to: Some(address.clone()), limit: PAGE_SIZE, ..EmailQuery::default() };
-                *is_new = !self.ctx.store.emails(team, query).await?.rows.iter().any(was_sent);
+                *is_new = !self.was_mailed(team, address).await?;
             }
         }
         Ok(are_new)
+    }
+
+    /// Whether an email to this address was sent. Those from before an erasure of the person have the alias instead.
+    async fn was_mailed(&self, team: TeamId, address: &str) -> Result<bool, StoreError> {
+        for to in [address.to_owned(), alias_of(&self.ctx.secret, team, address)] {
+            let query = EmailQuery { to: Some(to), limit: PAGE_SIZE, ..EmailQuery::default() };
+            if self.ctx.store.emails(team, query).await?.rows.iter().any(was_sent) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether a recipient's domain is neither the sender's, nor this installation's, nor one of the team's.

@@ -36,6 +36,8 @@ const POINTS: [&str; 5] =
     ["claim-before-acquire", "claim-after-acquire", "claim-before-action", "claim-after-action", "claim-lapsed"];
 /// Kills per store in the short form.
 const KILLS: u64 = 10;
+/// Rounds in which a server that breaks the promise must be found.
+const MAX_MUTANT_ROUNDS: usize = 3;
 const WORKERS: u64 = 3;
 const ASKS_PER_KEY: u64 = 6;
 /// How long a server may take to reach its failpoint before it is killed anyway.
@@ -364,9 +366,16 @@ fn a_claimed_side_effect_begins_once_however_often_servers_are_killed_over_postg
 /// The rounds must notice a server that breaks the promise.
 #[test]
 fn a_server_that_frees_begun_claims_is_convicted() {
-    let Played { history, .. } = play(&crash_tools(None), None, 8, Some("claim-freed-after-beginning"));
-    let rules: BTreeSet<Rule> = proof::check(&history).into_iter().map(|violation| violation.rule).collect();
-    assert!(rules.contains(&Rule::EffectTwice), "{rules:?}");
-    let second = SecondVerdict::of_claims(&second_checker_of_claims(), &history.claims).unwrap();
-    assert!(second.broken.contains("P17"), "the second checker missed it: {}", second.output);
+    // A claim that is freed is not always taken by somebody else before the round ends.
+    for _ in 0..MAX_MUTANT_ROUNDS {
+        let Played { history, .. } = play(&crash_tools(None), None, 8, Some("claim-freed-after-beginning"));
+        let rules: BTreeSet<Rule> = proof::check(&history).into_iter().map(|violation| violation.rule).collect();
+        assert!(rules.contains(&Rule::FreedTooSoon) || rules.contains(&Rule::EffectTwice), "{rules:?}");
+        if rules.contains(&Rule::EffectTwice) {
+            let second = SecondVerdict::of_claims(&second_checker_of_claims(), &history.claims).unwrap();
+            assert!(second.broken.contains("P17"), "the second checker missed it: {}", second.output);
+            return;
+        }
+    }
+    panic!("no side effect began twice in {MAX_MUTANT_ROUNDS} rounds");
 }

@@ -1,6 +1,6 @@
 //! `reply`, `thread` and `escalations` from a shell.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::binary::CliFixture;
 
@@ -71,11 +71,13 @@ async fn a_message_is_answered_once_and_escalations_are_resolved_from_a_shell() 
 async fn a_take_in_a_watch_waits_past_the_code_of_another_run() {
     let cli = CliFixture::new();
     let _server = cli.start_dev(&[]).await;
+    let ready: Value = serde_json::from_slice(&std::fs::read(cli.data_dir().join("dev.json")).unwrap()).unwrap();
+    let smtp = ready["smtp"].as_str().unwrap();
     let inbox = "agent@mailonce.test";
     let watch = cli.run(&["watch", "create", inbox]).await.expect_exit(0).json()["id"].as_str().unwrap().to_owned();
     let send_code = async |code: &str| {
         let mail = ["simulate", "inbound", "--to", inbox, "--from", "shop@example.com", "--code", code];
-        cli.run(&mail).await.expect_exit(0)
+        cli.run(&[mail.as_slice(), &["--smtp", smtp]].concat()).await.expect_exit(0)
     };
     let take = ["take", inbox, "--watch", &watch, "--wait", "30", "--json", "--for"];
     let taken = async |purpose: &str| cli.run(&[take.as_slice(), &[purpose]].concat()).await.expect_exit(0).json();
