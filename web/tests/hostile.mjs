@@ -92,6 +92,8 @@ const nothingIsLost = async ({ context }) => {
     if (html.includes("evil.example")) assert.ok(safe[index].includes("[https://evil.example]"), html);
   }
   for (const [index, text] of (await textsOf(page, QUOTED.map((html) => safeMailDocument(html)))).entries()) assert.ok(text.includes("PAY"), `${QUOTED[index]}: ${text}`);
+  for (const html of ["<td bgcolor=black>", "<font color=white>", "<font color='#eee'>", "<font color=chucknorris>", "<td bgcolor='#202020'>"]) assert.ok(!safeMailDocument(html).includes("color="), html);
+  for (const html of ["<td bgcolor='#ffeecc'>", "<font color='#a00000'>", "<font color=red>"]) assert.ok(safeMailDocument(html).includes("color="), html);
   assert.ok(hasHidden(safeMailDocument("<noframes>PAY</noframes>")) && !hasHidden(safeMailDocument(HTML.slice(0, HTML.indexOf("unclosed") - 3))));
   const random = randomNumbers(1);
   const mails = Array.from({ length: 300 }, () => randomMail(random));
@@ -125,9 +127,11 @@ await withBrowser(async ({ page, context, goto, picture }) => {
   assert.equal(await body.locator("form, input, script, svg, iframe, style, [style], [onclick], [href]").count(), 0);
   await page.locator("iframe").scrollIntoViewIfNeeded();
   await picture("hostile");
-  await goto(`/emails/${await hold("<noframes>Pay 901</noframes><svg/><p>Pay 900</p>")}`);
+  await goto(`/emails/${await hold(`<noframes>Pay 901</noframes><svg/><p>Pay 900</p>${"<small>".repeat(50)}Pay 902`)}`);
   await page.getByText("Not all of the HTML is shown as usual").waitFor();
   const partly = await page.frameLocator("iframe").locator("body").innerText();
+  const size = await page.frameLocator("iframe").getByText("Pay 902", { exact: true }).evaluate((element) => Number.parseFloat(getComputedStyle(element).fontSize));
+  assert.ok(size >= 11, `text of ${size} px`);
   for (const part of ["Pay 900", "[hidden in <noframes>: Pay 901]"]) assert.ok(partly.includes(part), partly);
   await goto("/emails");
   await page.getByText("{{7*7}}").first().waitFor();

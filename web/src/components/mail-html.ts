@@ -3,6 +3,7 @@
 // it reports each style attribute and event handler as a violation of the page's policy.
 //
 // No text is lost that a reader of the mail may see. Where readers differ, the text is shown.
+import { isReadable } from "./mail-colors";
 import { readOther, readRaw, readTag, type Part, type Tag } from "./mail-tokens";
 
 const SHOWN = new Set(
@@ -18,7 +19,8 @@ const USUAL = new Set(["script", "style", "title"]);
 const LITERAL = new Set(["textarea", "xmp", "plaintext"]);
 /** After these, the parser takes the content of `UNSEEN` elements as HTML, depending on where they are. */
 const UNUSUAL = new Set(["svg", "math", "select"]);
-const ATTRIBUTES = new Set("align alt bgcolor border cellpadding cellspacing color colspan dir face height lang rowspan size start title valign width".split(" "));
+const ATTRIBUTES = new Set("align alt border cellpadding cellspacing colspan dir face height lang rowspan size start title valign width".split(" "));
+const COLORS = new Set(["bgcolor", "color"]);
 const MAX_DEPTH = 120;
 const MAX_TAGS = 20_000;
 const MAX_VALUE = 300;
@@ -132,7 +134,8 @@ class Writer {
   }
 
   private attributes(attributes: Map<string, string>): string {
-    const kept = [...attributes].filter(([name, value]) => ATTRIBUTES.has(name) && value.length <= MAX_VALUE);
+    const isKept = (name: string, value: string) => (COLORS.has(name) ? isReadable(name, value) : ATTRIBUTES.has(name) && value.length <= MAX_VALUE);
+    const kept = [...attributes].filter(([name, value]) => isKept(name, value));
     return kept.map(([name, value]) => ` ${name}="${escapeText(value)}"`).join("");
   }
 
