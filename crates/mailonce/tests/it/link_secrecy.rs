@@ -61,6 +61,13 @@ async fn read_stream(world: &World, node: Arc<Engine>, last: &str) -> String {
     text
 }
 
+/// What the routes with these methods answer to a key.
+async fn call_routes(world: &World, (key, methods): (&str, &[&str]), own: &TeamResources, secrets: &Secrets) {
+    for (method, path, _) in ROUTES.iter().filter(|(method, ..)| methods.contains(method)) {
+        secrets.expect_absent(path, &world.call(own.request_for(method, path).bearer(key)).await.text);
+    }
+}
+
 /// What models see.
 async fn call_tools(world: &World, key: &str, own: &TeamResources, secrets: &Secrets) {
     for (tool, arguments) in [
@@ -134,11 +141,10 @@ over_every_engine! {
         secrets.expect_absent("the event stream", &read_stream(&world, node, "escalation.resolved").await);
         let agent = world.create_api_key(&json!({ "name": "reader", "scopes": ["send", "read", "reply", "secrets"] })).await;
         for key in [agent.as_str(), world.secret()] {
-            for (method, path, _) in ROUTES.iter().filter(|(method, ..)| *method == "get") {
-                secrets.expect_absent(path, &world.call(own.request_for(method, path).bearer(key)).await.text);
-            }
+            call_routes(&world, (key, &["get"]), &own, &secrets).await;
             call_tools(&world, key, &own, &secrets).await;
         }
+        call_routes(&world, (&agent, &["post", "patch", "put"]), &own, &secrets).await;
         let audit = world.get("/v1/audit?limit=1000").await.expect_status(200);
         assert!(audit.text.contains("escalation.decided") && audit.rows().len() < 1_000, "{}", audit.text);
         secrets.expect_absent("the audit log", &audit.text);

@@ -2,7 +2,11 @@
 //! receive has its effect once.
 
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
+};
 
 use crate::{
     database::TempDatabase,
@@ -120,4 +124,68 @@ async fn each_call_is_recorded_with_its_own_call_id() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("the duplicate call was not recorded");
+}
+
+/// Sends a request as a browser does. Returns the head of the response, and the connection from which its body comes.
+async fn open_as_browser(node: &McpFixture, method: &str, path: &str, cookie: &str) -> (String, BufReader<TcpStream>) {
+    let address = node.server.url.strip_prefix("http://").unwrap();
+    let mut stream = BufReader::new(TcpStream::connect(address).await.unwrap());
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: 0\r\nCookie: {cookie}\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(stream.read_line(&mut head).await.unwrap(), 0, "the response ended: {head}");
+    }
+    (head, stream)
+}
+
+/// Signs a person in at one server, and out everywhere. Returns after how long the other server ended the person's stream,
+/// and refused the session.
+async fn time_of_sign_out(one: &McpFixture, two: &McpFixture, person: &str) -> (Duration, Duration) {
+    let (_, link) = one.api_call("POST", &format!("/v1/people/{person}/sign-in-links"), &json!({})).await;
+    let url = link["url"].as_str().unwrap();
+    let (head, _) = open_as_browser(one, "POST", &url[url.find("/sign-in/").unwrap()..], "").await;
+    let cookie = head.to_ascii_lowercase().find("set-cookie: ").map(|at| at + "set-cookie: ".len()).unwrap();
+    let cookie = head[cookie..].split(';').next().unwrap();
+    let (head, mut events) = open_as_browser(two, "GET", "/v1/events/stream", cookie).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let (status, answer) = one.api_call("POST", &format!("/v1/people/{person}/sign-out"), &json!({})).await;
+    assert_eq!(status, 200, "{answer}");
+    let signed_out = Instant::now();
+    let stream_ends = async {
+        events.read_to_end(&mut Vec::new()).await.unwrap();
+        signed_out.elapsed()
+    };
+    let calls_are_refused = async {
+        while !open_as_browser(two, "GET", "/v1/emails", cookie).await.0.starts_with("HTTP/1.1 401") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        signed_out.elapsed()
+    };
+    let both = async { tokio::join!(stream_ends, calls_are_refused) };
+    tokio::time::timeout(Duration::from_mins(1), both).await.expect("the session did not end")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sign_out_and_a_decision_count_at_the_other_server_within_a_second() {
+    let TwoNodes { one, two, _database } = start_two_nodes().await;
+    let (_, ada) = one.api_call("POST", "/v1/people", &json!({ "name": "Ada", "role": "approver" })).await;
+    let mut fastest = (Duration::MAX, Duration::MAX);
+    // A busy machine may be slow once, but not each time.
+    for _ in 0..3 {
+        let (stream, call) = time_of_sign_out(&one, &two, ada["id"].as_str().unwrap()).await;
+        fastest = (fastest.0.min(stream), fastest.1.min(call));
+    }
+    assert!(fastest.0.max(fastest.1) < Duration::from_secs(1), "{fastest:?}");
+    let (_, asked) = one.api_call("POST", "/v1/escalations", &json!({ "question": "May I?" })).await;
+    let path = format!("/v1/escalations/{}", asked["id"].as_str().unwrap());
+    assert_eq!(two.api_call("GET", &path, &Value::Null).await.1["state"], "open");
+    let decision = json!({ "as": "release", "rev": 1 });
+    let (status, answer) = one.api_call("POST", &format!("{path}/resolve"), &decision).await;
+    assert_eq!(status, 200, "{answer}");
+    let (status, late) = two.api_call("POST", &format!("{path}/resolve"), &decision).await;
+    assert_eq!((status, &late["code"]), (409, &json!("not_open")), "{late}");
+    assert_eq!(two.api_call("GET", &path, &Value::Null).await.1["state"], "resolved");
 }
