@@ -239,6 +239,9 @@ mod holds {
             two.unwrap();
         }
         assert_eq!((in_state("queued").await.len(), in_state("held").await.len()), (19 + 20, 21));
+        // Exactly these leave.
+        world.hand_off_due().await;
+        assert_eq!((in_state("sent").await.len(), in_state("held").await.len()), (19 + 20, 21));
     }
 
     over_every_engine! {

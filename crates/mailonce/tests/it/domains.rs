@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::{
-    call::{delete, get, post},
+    call::{delete, get, patch, post},
     wired::TransportFixture,
     world::{MINUTE, World, mail, mail_with},
 };
@@ -121,13 +121,17 @@ over_every_engine! {
         let domain = fixture.world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).body;
         let (stop, stopped) = watch::channel(false);
         let working = tokio::spawn(Arc::clone(&fixture.world.engine.handoffs).run_handoff(stopped));
-        let mut frozen = async |key: &str, sender: &str| {
-            fixture.world.send(key, &mail_from(sender)).await.expect_status(202);
+        let tags = json!({ "unsubscribe": { "tags": ["news"] } });
+        fixture.world.call(patch("/v1/settings").json(&tags)).await.expect_status(200);
+        let mut frozen = async |key: &str, body: Value| {
+            fixture.world.send(key, &body).await.expect_status(202);
             let bytes = tokio::time::timeout(Duration::from_secs(20), fixture.frozen_bytes.recv()).await.unwrap().unwrap();
             String::from_utf8(bytes).unwrap()
         };
-        let signed = frozen("k", "agent@news.example.com").await;
-        let plain = frozen("p", "agent@other.example").await;
+        let signed = frozen("k", mail_from("agent@news.example.com")).await;
+        let plain = frozen("p", mail_from("agent@other.example")).await;
+        let tag = json!([{ "name": "news", "value": "weekly" }]);
+        let news = frozen("n", mail_with(json!({ "from": "agent@news.example.com", "tags": tag }))).await;
         stop.send_replace(true);
         working.await.unwrap();
         let head = signed.split_once("\r\n\r\n").unwrap().0.to_owned();
@@ -137,6 +141,15 @@ over_every_engine! {
         }
         assert_eq!((head.matches("DKIM-Signature:").count(), head.matches("d=example.com;").count()), (2, 2), "{head}");
         assert!(!plain.contains("DKIM-Signature:"));
+        // RFC 8058: the signature covers both headers of a one-click link.
+        let unfolded = news.replace("\r\n ", "").replace("\r\n\t", "").to_ascii_lowercase();
+        let signatures: Vec<&str> = unfolded.lines().filter(|line| line.starts_with("dkim-signature:")).collect();
+        assert_eq!(signatures.len(), 2, "{news}");
+        for signature in signatures {
+            let signed = signature.split("h=").nth(1).unwrap().split(';').next().unwrap();
+            let names: Vec<&str> = signed.split(':').map(str::trim).collect();
+            assert!(names.contains(&"list-unsubscribe") && names.contains(&"list-unsubscribe-post"), "{signature}");
+        }
     }
 }
 

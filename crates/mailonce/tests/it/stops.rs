@@ -23,7 +23,7 @@ async fn send(world: &World, key: &str, mail: &Value) -> String {
     world.send(key, mail).await.expect_status(202).string_field("id")
 }
 
-over_memory_and_sqlite! {
+over_every_engine! {
     async fn stopped_email_waits_and_leaves_after_resume(world) {
         let first = send(&world, "1", &mail()).await;
         let id = stop(&world, json!({ "team": true })).await;

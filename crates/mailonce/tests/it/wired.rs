@@ -157,6 +157,7 @@ impl TransportFixture {
             verify_domains,
             dns: Arc::new(dns.clone()),
             http_fetcher: Arc::new(fetcher.clone()),
+            public_url: Some("https://mail.example.com".into()),
             ..EngineDeps::default()
         };
         Self { world: Box::pin(world.with_engine_deps(deps)).await, dns, fetcher, frozen_bytes }
