@@ -661,7 +661,7 @@ over_every_engine! {
     async fn events_of_deleted_mail_lose_its_texts(world) {
         let world = with_everything(world).await;
         world.create_inbox("a").await;
-        let mail = |from: &'static str, id: &'static str| TestMail { from, id, subject: "Your code", text: "Your code is 482913", ..TestMail::default() };
+        let mail = |from: &'static str, id: &'static str| TestMail { from, id, subject: "Your code", text: "Your verification code is 482913.", ..TestMail::default() };
         world.receive_message(mail("bob@shop.test", "m0")).await;
         world.advance_clock(3 * HOUR);
         let message = world.receive_message(mail(ADDRESS, "m1")).await;
