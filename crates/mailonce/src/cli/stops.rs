@@ -133,19 +133,20 @@ fn show_stop(out: &Printer, mut stop: Value) {
 /// Ends a stop.
 pub(super) async fn resume(out: &Printer, args: ResumeArgs) -> anyhow::Result<ExitCode> {
     let client = CliClient::find(&args.server)?;
-    let id = match args.stop {
-        Some(id) => id,
-        None => match installation_stop(&client).await? {
-            Ok(id) => id,
-            Err(note) => {
-                if out.is_json() {
-                    out.print_json(&Value::Null);
-                } else {
-                    print_stderr(&note);
-                }
-                return Ok(ExitCode::SUCCESS);
+    let found = match args.stop {
+        Some(id) => Ok(id),
+        None => installation_stop(&client).await?,
+    };
+    let id = match found {
+        Ok(id) => id,
+        Err(note) => {
+            if out.is_json() {
+                out.print_json(&Value::Null);
+            } else {
+                print_stderr(&note);
             }
-        },
+            return Ok(ExitCode::SUCCESS);
+        }
     };
     let rate = args.rate.map_or_else(String::new, |rate| format!("?rate_per_s={rate}"));
     let (_, stop) = client.call(Method::DELETE, &format!("/v1/stops/{id}{rate}"), None, None).await?;
