@@ -20,7 +20,7 @@ async function countList(): Promise<Counts> {
 
 async function count(): Promise<Counts> {
   try {
-    return (await get<Stats>("/v1/stats", { hours: 1 })).needs_you;
+    return (await get<Stats>("/v1/stats", { hours: 0 })).needs_you;
   } catch (error) {
     if (isMissing(error)) return countList();
     throw error;
