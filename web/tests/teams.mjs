@@ -38,13 +38,27 @@ try {
     await goto("/");
     await page.getByLabel("Team").selectOption("default");
     await eventually(async () => (await page.getByLabel("Team").inputValue()) === own.id, "the team is the first one again");
+    // The field changes at once, and the page when the server has answered.
+    await page.getByRole("link", { name: "Of the first team" }).waitFor();
     // Without a reload: a change needs the token of the new session.
     await page.getByRole("link", { name: "Inboxes" }).click();
     await page.getByRole("button", { name: "Create inbox…" }).click();
     await page.getByRole("dialog").getByRole("textbox").first().fill("orders");
     await page.getByRole("dialog").getByRole("button", { name: /Create/ }).click();
     await page.getByRole("heading", { name: /^orders@/, level: 1 }).waitFor();
-  }, { signedIn: false, hosts: [provider.issuer], allow: [/status of 404.*\/v1\/emails\//] });
+    // A request of the earlier session that is refused after the change signs nobody out.
+    let held = null;
+    await page.route("**/v1/stats?hours=0", (route) => (held ? route.fallback() : void (held = route)));
+    await goto("/emails");
+    await page.getByRole("link", { name: "Of the first team" }).waitFor();
+    await page.getByLabel("Team").selectOption("Support");
+    await page.getByRole("heading", { name: "Send your first email, twice" }).waitFor();
+    const refused = page.waitForResponse((response) => response.status() === 401);
+    await held.fulfill({ status: 401, json: { type: "about:blank", title: "Unauthorized", status: 401, code: "unauthorized", detail: "The session has ended." } });
+    await refused;
+    await page.getByRole("link", { name: "Emails", exact: true }).click();
+    await page.getByRole("heading", { name: "No email yet" }).waitFor();
+  }, { signedIn: false, hosts: [provider.issuer], allow: [/status of 404.*\/v1\/emails\//, /status of 401/] });
 } finally {
   provider.close();
   await server.stop();

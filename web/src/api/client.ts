@@ -33,8 +33,9 @@ export function withQuery(path: string, query: Query = {}): string {
 
 /** The response itself, for calls that need its status or headers. Throws `ApiProblem`. */
 export async function call(method: string, path: string, body?: unknown, options: CallOptions = {}): Promise<Response> {
+  const token = csrfToken;
   const headers: Record<string, string> = { accept: "application/json", ...options.headers };
-  if (method !== "GET") headers["mailonce-csrf"] = csrfToken;
+  if (method !== "GET") headers["mailonce-csrf"] = token;
   if (body !== undefined) headers["content-type"] = "application/json";
   if (options.key) headers["idempotency-key"] = options.key;
   const response = await fetch(path, {
@@ -45,7 +46,8 @@ export async function call(method: string, path: string, body?: unknown, options
   });
   if (response.ok) return response;
   const problem = await problemOf(response);
-  if (response.status === 401) onSignedOut(problem);
+  // A request of an earlier session says nothing about this one.
+  if (response.status === 401 && token === csrfToken) onSignedOut(problem);
   throw problem;
 }
 

@@ -46,7 +46,16 @@ export async function loadSession(): Promise<void> {
 
 /** Acts in another team of the same sign-in. Every page loads again, because all data belongs to a team. */
 export async function switchTeam(team: string): Promise<void> {
-  await patch("/v1/session", { team });
+  const before = sessionState.value;
+  const change = patch("/v1/session", { team });
+  // Requests with the cookie of the earlier session are refused from now on, which signs nobody out.
+  configureClient("", () => undefined);
+  try {
+    await change;
+  } catch (error) {
+    if (before.status === "in") configureClient(before.session.csrf_token, signedOut);
+    throw error;
+  }
   await loadSession();
 }
 
