@@ -187,11 +187,17 @@ use mailonce_core::{
 use std::sync::{Arc, Mutex, Weak, atomic::Ordering};
 use tokio::sync::Notify;
 
+pub use crate::{
+    access::caller::Caller,
+    deps::{EngineDeps, HandoffSettings, RESERVED_NAMES},
+    handoff::transport_selector::SANDBOX,
+    runtime::{keyed_call::KeyedCall, problems::unavailable},
+};
 use crate::{
-    access::Access,
+    access::{Access, Connections, People, Sources},
     claims::Claims,
-    control::Control,
-    conversation::{Conversations, Escalations},
+    control::{Budgets, Control, Erasures},
+    conversation::{Conversations, Escalations, Notifications},
     events::{EventWakeUps, Events},
     handoff::{Handoffs, transport_selector::TransportSelector},
     inbound::{Inbound, local::LocalTransport},
@@ -209,21 +215,25 @@ use crate::{
     },
     search::Search,
 };
-pub use crate::{
-    access::caller::Caller,
-    deps::{EngineDeps, HandoffSettings, RESERVED_NAMES},
-    handoff::transport_selector::SANDBOX,
-    runtime::{keyed_call::KeyedCall, problems::unavailable},
-};
 
 /// The engine: the services of all domains over a shared context.
 pub struct Engine {
     /// The shared context: store, time, transports, metrics.
     pub ctx: Arc<Context>,
-    /// Teams, API keys, domains, sources, settings.
+    /// Teams, API keys, domains, settings.
     pub access: Arc<Access>,
-    /// Rules, lists, budgets, suppressions.
+    /// People and their sessions.
+    pub people: Arc<People>,
+    /// Clients that people connected over OAuth.
+    pub connections: Arc<Connections>,
+    /// Providers that send events and mail.
+    pub sources: Arc<Sources>,
+    /// Rules, lists, stops, suppressions, the audit log.
     pub control: Arc<Control>,
+    /// Budgets.
+    pub budgets: Arc<Budgets>,
+    /// Erasing people.
+    pub erasures: Arc<Erasures>,
     /// Inboxes, messages, labels.
     pub inboxes: Arc<Inboxes>,
     /// Codes and links in messages, watches, waiting for messages.
@@ -240,6 +250,8 @@ pub struct Engine {
     pub inbound: Arc<Inbound>,
     /// Questions for people, and their decisions.
     pub escalations: Arc<Escalations>,
+    /// Telling people about questions.
+    pub notifications: Arc<Notifications>,
     /// Threads, replies, the work queue, mailboxes.
     pub conversations: Arc<Conversations>,
     /// The once-only right to any other side effect.
@@ -303,18 +315,28 @@ impl Engine {
     /// Builds the services in the order of their dependencies.
     fn over(ctx: Arc<Context>, replay_cache: Arc<ReplayCache>, event_wake_ups: EventWakeUps) -> Self {
         let access = Arc::new(Access::new(Arc::clone(&ctx)));
+        let people = Arc::new(People::new(Arc::clone(&ctx), Arc::clone(&access)));
+        let connections = Arc::new(Connections::new(Arc::clone(&ctx), Arc::clone(&access)));
+        let sources = Arc::new(Sources::new(Arc::clone(&ctx)));
         let control = Arc::new(Control::new(Arc::clone(&ctx), Arc::clone(&access)));
+        let budgets = Arc::new(Budgets::new(Arc::clone(&ctx), Arc::clone(&access), Arc::clone(&control)));
+        let erasures = Arc::new(Erasures::new(Arc::clone(&ctx), Arc::clone(&control)));
         let inboxes = Arc::new(Inboxes::new(Arc::clone(&ctx), Arc::clone(&access)));
-        let artifacts = Arc::new(Artifacts::new(Arc::clone(&ctx), Arc::clone(&access), Arc::clone(&inboxes)));
+        let artifacts = Arc::new(Artifacts::new(&ctx, &access, &inboxes));
         let search = Arc::new(Search::new(Arc::clone(&ctx), Arc::clone(&inboxes), event_wake_ups.search_wakeup()));
         let events = Arc::new(Events::new(Arc::clone(&ctx), Arc::clone(&access), event_wake_ups));
         let handoffs = Arc::new(Handoffs::new(Arc::clone(&ctx), Arc::clone(&access), Arc::clone(&control)));
-        let outbound =
-            Arc::new(Outbound::new(Arc::clone(&ctx), Arc::clone(&access), Arc::clone(&control), replay_cache));
+        let outbound = Arc::new(Outbound::new(
+            Arc::clone(&ctx),
+            Arc::clone(&access),
+            Arc::clone(&control),
+            Arc::clone(&budgets),
+            replay_cache,
+        ));
         let drafts = Arc::new(Drafts::new(Arc::clone(&ctx), Arc::clone(&inboxes), Arc::clone(&outbound)));
         let inbound = Arc::new(Inbound::new(
             Arc::clone(&ctx),
-            Arc::clone(&access),
+            Arc::clone(&sources),
             Arc::clone(&control),
             Arc::clone(&inboxes),
             Arc::clone(&outbound),
@@ -324,15 +346,16 @@ impl Engine {
         let escalations = Arc::new(Escalations::new(
             Arc::clone(&ctx),
             Arc::clone(&access),
-            Arc::clone(&control),
+            Arc::clone(&budgets),
             Arc::clone(&inboxes),
             Arc::clone(&handoffs),
             Arc::clone(&outbound),
         ));
+        let notifications = Arc::new(Notifications::new(&ctx, &access, &escalations));
         let conversations = Arc::new(Conversations {
             ctx: Arc::clone(&ctx),
             access: Arc::clone(&access),
-            control: Arc::clone(&control),
+            budgets: Arc::clone(&budgets),
             inboxes: Arc::clone(&inboxes),
             handoffs: Arc::clone(&handoffs),
             outbound: Arc::clone(&outbound),
@@ -342,7 +365,12 @@ impl Engine {
         Self {
             ctx,
             access,
+            people,
+            connections,
+            sources,
             control,
+            budgets,
+            erasures,
             inboxes,
             artifacts,
             events,
@@ -351,6 +379,7 @@ impl Engine {
             handoffs,
             inbound,
             escalations,
+            notifications,
             conversations,
             claims,
             outboxes,

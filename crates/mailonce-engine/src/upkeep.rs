@@ -81,8 +81,8 @@ impl Engine {
             let (action, result) = tokio::select! {
                 biased;
                 _ = stop.changed() => continue,
-                _ = scans.tick() => ("find", self.control.find_erasures().await),
-                _ = rounds.tick() => ("run", self.control.run_erasures(ERASURE_STEPS).await),
+                _ = scans.tick() => ("find", self.erasures.find_erasures().await),
+                _ = rounds.tick() => ("run", self.erasures.run_erasures(ERASURE_STEPS).await),
             };
             if let Err(error) = result {
                 tracing::warn!(%error, "cannot {action} erasures; trying again later");
@@ -96,7 +96,7 @@ impl Engine {
     }
 
     async fn release_held_by_budget(&self) {
-        if let Err(error) = self.control.release_held_by_budget().await {
+        if let Err(error) = self.budgets.release_held_by_budget().await {
             tracing::warn!(%error, "cannot release email that waits for room in a budget");
         }
     }

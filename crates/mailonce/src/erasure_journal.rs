@@ -58,7 +58,7 @@ pub(crate) fn add(data: &Path, entries: Vec<JournalEntry>) -> anyhow::Result<()>
 
 /// Requests the erasures that the journal has and the ledger does not know.
 pub(crate) async fn apply(engine: &Engine, data: &Path) -> anyhow::Result<()> {
-    let applied = engine.control.apply_erasure_journal(read(&data.join(JOURNAL_FILE))?).await?;
+    let applied = engine.erasures.apply_erasure_journal(read(&data.join(JOURNAL_FILE))?).await?;
     if applied > 0 {
         tracing::warn!(applied, "people who were erased are erased again, because the ledger is from before");
     }
@@ -74,11 +74,11 @@ pub(crate) async fn keep(engine: Arc<Engine>, data: PathBuf, mut stop: watch::Re
             _ = stop.changed() => continue,
             _ = checks.tick() => count += 1,
         }
-        let requests = engine.control.erasure_requests();
+        let requests = engine.erasures.erasure_requests();
         if written == Some(requests) && count % CHECKS_PER_WRITE != 0 {
             continue;
         }
-        let entries = engine.control.erasure_journal().await.map_err(anyhow::Error::from);
+        let entries = engine.erasures.erasure_journal().await.map_err(anyhow::Error::from);
         match entries.and_then(|entries| add(&data, entries)) {
             Ok(()) => (written, has_failed) = (Some(requests), false),
             Err(error) => {

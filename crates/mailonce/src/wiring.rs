@@ -11,7 +11,7 @@ use mailonce_engine::{
     Engine,
     access::{Access, kek::SecretUnlocker},
     claims::Claims,
-    conversation::Escalations,
+    conversation::Notifications,
     events::Events,
     inbound::Inbound,
     outbox::OutboxDrainer,
@@ -150,7 +150,7 @@ pub async fn serve(
     loops.push(spawn_loop(&engine, "inbound", &ended, &engine.inbound, Inbound::run_inbound_worker));
     loops.push(spawn_loop(&engine, "poll_sources", &ended, &engine.inbound, Inbound::poll_sources));
     loops.push(spawn_loop(&engine, "notify", &ended, &engine.events, Events::run_notifier));
-    loops.push(spawn_loop(&engine, "notifications", &ended, &engine.escalations, Escalations::run_notifications));
+    loops.push(spawn_loop(&engine, "notifications", &ended, &engine.notifications, Notifications::run_notifications));
     loops.push(spawn_loop(&engine, "control", &ended, &engine, Engine::run_control_loop));
     loops.push(spawn_loop(&engine, "retention", &ended, &engine, Engine::run_retention_loop));
     loops.push(spawn_loop(&engine, "erasures", &ended, &engine, Engine::run_erasure_loop));
@@ -240,7 +240,7 @@ async fn apply_start_marks(engine: &Engine, config: &Config) -> anyhow::Result<(
     if config.store == StoreLocation::Sqlite && restored.exists() {
         engine.control.audit.record_restore().await?;
         let failed = |problem: Problem| anyhow::anyhow!("signing everybody out: {}", problem.detail);
-        engine.access.sign_out_everybody().await.map_err(failed)?;
+        engine.people.sign_out_everybody().await.map_err(failed)?;
         std::fs::remove_file(&restored).with_context(|| format!("deleting {}", restored.display()))?;
     }
     // Last, because the backup may contain a stop of the configuration, which has just ended.

@@ -43,6 +43,7 @@ pub enum Addresses {
 /// The consumer that reports the use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArtifactApplied {
+    /// The `for` that consumed the artifact.
     #[serde(rename = "for")]
     pub for_: String,
 }
@@ -51,26 +52,37 @@ pub struct ArtifactApplied {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Artifact {
+    /// When its use was reported; null before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_at: Option<String>,
     /// Confidence of the extraction, 0 to 100.
     #[serde(default)]
     pub confidence: u32,
+    /// When it was consumed; null before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumed_at: Option<String>,
+    /// The `for` of the call that consumed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumed_for: Option<String>,
+    /// When it was extracted from the message.
     pub found_at: String,
+    /// Id of the artifact.
     pub id: String,
+    /// Id of the inbox.
     pub inbox_id: String,
+    /// The code or link with its secret part masked.
     pub masked: String,
     /// Id of the message.
     pub message: String,
+    /// Reasons for the confidence.
     #[serde(default)]
     pub reasons: Vec<String>,
+    /// Revision; grows with every change.
     #[serde(default)]
     pub rev: u32,
+    /// Address of the sender of the message.
     pub sender: String,
+    /// Whether the sender of the message was authenticated.
     #[serde(default)]
     pub sender_authenticated: bool,
     /// `code` or `link`.
@@ -79,6 +91,7 @@ pub struct Artifact {
     /// The code or link; null unless you consumed it or your API key has the scope `secrets`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
+    /// Id of the watch that it was consumed under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<String>,
 }
@@ -117,15 +130,21 @@ pub struct Attachment {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AttachmentInfo {
+    /// Content-ID, if the HTML refers to the attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_id: Option<String>,
+    /// Declared content type; do not trust it.
     pub content_type: String,
+    /// Declared file name; do not trust it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
+    /// Whether it is displayed inside the text.
     #[serde(default)]
     pub inline: bool,
+    /// Number of the attachment, for `GET /v1/messages/{id}/attachments/{n}`.
     #[serde(default)]
     pub n: u64,
+    /// Size in bytes.
     #[serde(default)]
     pub size: u64,
 }
@@ -145,6 +164,7 @@ pub struct Attempt {
     /// Whether an earlier attempt may have succeeded, so that the recipient may get the email twice.
     #[serde(default)]
     pub may_duplicate: bool,
+    /// Number of the attempt within its handoff, from 1.
     #[serde(default)]
     pub number: u32,
     /// `accepted deferred refused unknown`; null while the attempt is running.
@@ -167,10 +187,14 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Auth {
+    /// Result of DKIM.
     pub dkim: String,
+    /// Result of DMARC.
     pub dmarc: String,
+    /// Domain of the From header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
+    /// Result of SPF.
     pub spf: String,
     /// Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`.
     pub verdict: String,
@@ -183,6 +207,7 @@ pub struct AutomaticReason {
     /// Whether the inbox setting `reply_to_likely_automatic` can allow a reply anyway.
     #[serde(default)]
     pub overridable: bool,
+    /// What marks the message as automatic, such as a header.
     pub reason: String,
 }
 
@@ -190,12 +215,19 @@ pub struct AutomaticReason {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BatchItemError {
+    /// Error code, as in a problem.
     pub code: String,
+    /// The invalid field, if the error is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// Position of the item in the batch, from 0.
     #[serde(default)]
     pub index: u64,
+    /// What is wrong.
     pub message: String,
+    /// With `Prefer: policy-trace`, if a check refused the item: what each check decided, in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Vec<PolicyStep>>,
 }
 
 /// The response to a batch.
@@ -272,6 +304,7 @@ pub struct ConsumeMatch {
     /// Cursor of an inbox: the latest match after it, however old. When absent, only new ones count. Not with `watch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+    /// Who takes it: an account, workflow or run. The same value gets the same artifact again.
     #[serde(rename = "for")]
     pub for_: String,
     #[serde(rename = "match", default, skip_serializing_if = "Option::is_none")]
@@ -282,6 +315,7 @@ pub struct ConsumeMatch {
     /// `code` or `link`.
     #[serde(rename = "type")]
     pub kind: String,
+    /// Id of a watch: only messages that arrived after its start count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<String>,
 }
@@ -317,19 +351,23 @@ pub struct Dedupe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Email {
+    /// Bcc addresses.
     #[serde(default)]
     pub bcc: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallTrace>,
+    /// Cc addresses.
     #[serde(default)]
     pub cc: Vec<String>,
     /// Number of handoffs in each state.
     #[serde(default)]
     pub counts: BTreeMap<String, u32>,
+    /// When the email was accepted.
     pub created_at: String,
     /// When the idempotency key expires; null until the email reaches a final state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
+    /// Sender.
     pub from: String,
     /// The most important guard in `holds`, or the one that held or flagged the email.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -337,37 +375,50 @@ pub struct Email {
     /// The guards that hold the email. It leaves when none is left.
     #[serde(default)]
     pub holds: Vec<String>,
+    /// Id of the email.
     pub id: String,
+    /// Idempotency key; null without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// The Message-ID header, with angle brackets.
     pub message_id: String,
     /// Id of the message that this email replies to or forwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to_message: Option<String>,
+    /// Id of the email that this one resends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend_of: Option<String>,
+    /// Id of the next version, if the email was resent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resent_as: Option<String>,
+    /// Revision; grows with every change.
     #[serde(default)]
     pub rev: u32,
     /// When the email is due, while it is scheduled or held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<String>,
+    /// When the email reached a final state; null before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<String>,
+    /// `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`
     pub state: String,
     /// Id of the stop that keeps the email from leaving.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<String>,
+    /// Subject.
     pub subject: String,
+    /// Number of duplicate calls that were answered with this email.
     #[serde(default)]
     pub suppressed: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateRef>,
+    /// Id of the thread that the email is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
+    /// To addresses.
     #[serde(default)]
     pub to: Vec<String>,
+    /// Version of the email, from 1. Each resend is one more.
     #[serde(default)]
     pub version: u32,
 }
@@ -376,19 +427,23 @@ pub struct Email {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EmailDetail {
+    /// Bcc addresses.
     #[serde(default)]
     pub bcc: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallTrace>,
+    /// Cc addresses.
     #[serde(default)]
     pub cc: Vec<String>,
     /// Number of handoffs in each state.
     #[serde(default)]
     pub counts: BTreeMap<String, u32>,
+    /// When the email was accepted.
     pub created_at: String,
     /// When the idempotency key expires; null until the email reaches a final state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
+    /// Sender.
     pub from: String,
     /// The most important guard in `holds`, or the one that held or flagged the email.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -396,37 +451,50 @@ pub struct EmailDetail {
     /// The guards that hold the email. It leaves when none is left.
     #[serde(default)]
     pub holds: Vec<String>,
+    /// Id of the email.
     pub id: String,
+    /// Idempotency key; null without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// The Message-ID header, with angle brackets.
     pub message_id: String,
     /// Id of the message that this email replies to or forwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to_message: Option<String>,
+    /// Id of the email that this one resends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend_of: Option<String>,
+    /// Id of the next version, if the email was resent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resent_as: Option<String>,
+    /// Revision; grows with every change.
     #[serde(default)]
     pub rev: u32,
     /// When the email is due, while it is scheduled or held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<String>,
+    /// When the email reached a final state; null before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<String>,
+    /// `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`
     pub state: String,
     /// Id of the stop that keeps the email from leaving.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<String>,
+    /// Subject.
     pub subject: String,
+    /// Number of duplicate calls that were answered with this email.
     #[serde(default)]
     pub suppressed: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateRef>,
+    /// Id of the thread that the email is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
+    /// To addresses.
     #[serde(default)]
     pub to: Vec<String>,
+    /// Version of the email, from 1. Each resend is one more.
     #[serde(default)]
     pub version: u32,
     #[serde(default)]
@@ -436,23 +504,29 @@ pub struct EmailDetail {
     pub evidence: Vec<Evidence>,
     #[serde(default)]
     pub handoffs: Vec<Handoff>,
+    /// Your additional headers.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
+    /// HTML body; null without one, or when the retention period is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
+    /// Your own data.
     #[serde(default)]
     pub metadata: BTreeMap<String, serde_json::Value>,
+    /// What happens when the outcome is unknown: `hold` waits for evidence or a person; `resend` sends once more.
     pub on_unknown: String,
     /// What each check decided when the email was accepted, in order.
     #[serde(default)]
     pub policy: Vec<PolicyStep>,
+    /// Reply-To addresses.
     #[serde(default)]
     pub reply_to: Vec<String>,
     /// The latest 20 suppressed duplicate calls, newest first.
     #[serde(default)]
     pub suppressed_calls: Vec<SuppressedCall>,
+    /// Your tags, by name.
     #[serde(default)]
     pub tags: BTreeMap<String, serde_json::Value>,
     /// Plain text body. When the retention period of the content is over, this and `html` are null, and the other parts of the content are empty.
@@ -622,15 +696,19 @@ pub struct EventSubject {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Evidence {
+    /// When the evidence was recorded.
     pub at: String,
+    /// Number of the attempt that the evidence is about; null if it is about the handoff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// What was observed, such as the reply of the provider.
     pub detail: String,
+    /// Number of the handoff that the evidence is about.
     #[serde(default)]
     pub handoff: u32,
-    /// `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost`
+    /// What the evidence states: `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost`. `silent`: the next hop could not be asked; `again`: the email is sent again; `lost`: the outcome is unknown.
     pub says: String,
-    /// `late_reply look_up provider_event bounce person policy window crash`
+    /// Where the evidence comes from: `late_reply look_up provider_event bounce person policy window crash`
     pub source: String,
 }
 
@@ -666,15 +744,18 @@ pub struct Handoff {
     /// Whether the recipient may get the email twice.
     #[serde(default)]
     pub may_duplicate: bool,
+    /// Number of the handoff within its email.
     #[serde(default)]
     pub number: u32,
     /// Why the handoff waits, or why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Envelope recipients of this handoff.
     #[serde(default)]
     pub recipients: Vec<String>,
     /// `scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled`
     pub state: String,
+    /// Name of the transport.
     pub transport: String,
 }
 
@@ -690,34 +771,46 @@ pub struct HeaderField {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Inbox {
+    /// Address of the inbox.
     pub address: String,
+    /// Name of the agent that uses the inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// Registrable domains whose links are allowed. When empty, links are judged by the sender's domain.
     #[serde(default)]
     pub allowed_link_domains: Vec<String>,
     pub caps: Caps,
+    /// Whether the inbox receives mail for every address of its domain without an inbox.
     #[serde(default)]
     pub catch_all: bool,
+    /// Your own id of the inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
+    /// When the inbox was created.
     pub created_at: String,
     /// Cursor of the latest message; pass it as `after`.
     pub cursor: String,
     /// When the inbox stops receiving mail; its messages stay readable. Null for a permanent inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
+    /// Id of the inbox.
     pub id: String,
+    /// Whether replies have the header `Auto-Submitted`.
     #[serde(default)]
     pub mark_auto_submitted: bool,
     /// Number of messages that were received.
     #[serde(default)]
     pub message_count: u64,
+    /// Your own values.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
+    /// Display name for mail from this inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Whether agents may reply to mail that is likely, but not certainly, automatic.
     #[serde(default)]
     pub reply_to_likely_automatic: bool,
+    /// Revision; grows with every change.
     #[serde(default)]
     pub rev: u32,
 }
@@ -735,20 +828,27 @@ pub struct InboxPage {
 /// Fields of an inbox to change. Absent fields keep their value; `null` removes a value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InboxPatch {
+    /// Name of the agent that uses the inbox; `null` removes it.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub agent: Option<Option<String>>,
+    /// Registrable domains whose links are allowed, at most 50; replaces the list.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub allowed_link_domains: Option<Option<Vec<String>>>,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub caps: Option<Option<Caps>>,
+    /// Whether the inbox receives mail for every address of its domain without an inbox; needs the scope `admin`.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub catch_all: Option<Option<bool>>,
+    /// Whether replies have the header `Auto-Submitted`.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub mark_auto_submitted: Option<Option<bool>>,
+    /// Your own values; replaces all of them.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Option<BTreeMap<String, String>>>,
+    /// Display name for mail from this inbox; `null` removes it.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub name: Option<Option<String>>,
+    /// Whether agents may reply to mail that is likely, but not certainly, automatic.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub reply_to_likely_automatic: Option<Option<bool>>,
     /// The `rev` that you read. If it is set, the call is refused when the inbox has changed since.
@@ -763,8 +863,10 @@ pub struct InboxPatch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InjectionFlag {
+    /// How often it was found.
     #[serde(default)]
     pub count: u64,
+    /// The pattern that was found.
     pub flag: String,
 }
 
@@ -843,10 +945,12 @@ pub struct KeyPatch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Lease {
+    /// When the lease expires unless it is extended.
     pub expires_at: String,
     /// Fencing token: grows with each lease of the thread.
     #[serde(default)]
     pub fence: u64,
+    /// Name of the worker that holds the lease.
     pub holder: String,
     /// Pass it as `lease` when you reply, acknowledge or extend.
     pub token: String,
@@ -856,7 +960,9 @@ pub struct Lease {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LeaseHolder {
+    /// When the lease expires unless it is extended.
     pub expires_at: String,
+    /// Name of the worker that holds the lease.
     pub holder: String,
     /// Id of the message that the lease was taken with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -867,11 +973,13 @@ pub struct LeaseHolder {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Link {
+    /// Host of the URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Purpose of the link if it is recognized, such as `verify` or `reset`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
+    /// Why the link has this verdict.
     #[serde(default)]
     pub reasons: Vec<String>,
     /// The URL; null without the scope `secrets`, because a link may contain a secret.
@@ -894,11 +1002,13 @@ pub struct Message {
     pub cc: Vec<Party>,
     /// Position in the inbox; pass it as `after`.
     pub cursor: String,
+    /// The Date header, which the sender chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
     /// `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`.
     #[serde(default)]
     pub flags: Vec<String>,
+    /// Folder that the message was moved to; null if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -906,10 +1016,14 @@ pub struct Message {
     /// Types of the artifacts in the message: `code`, `link`.
     #[serde(default)]
     pub has: Vec<String>,
+    /// Id of the message.
     pub id: String,
+    /// Id of the inbox that received it.
     pub inbox_id: String,
+    /// Labels of the message.
     #[serde(default)]
     pub labels: Vec<String>,
+    /// The Message-ID header; null without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
     /// Rules in the mode `observe` that matched. Their actions were not carried out.
@@ -920,8 +1034,10 @@ pub struct Message {
     pub own_reason: Option<String>,
     /// Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence.
     pub preview: String,
+    /// Whether the message is marked as read.
     #[serde(default)]
     pub read: bool,
+    /// When the message arrived.
     pub received_at: String,
     /// Envelope recipient, including a `+tag`.
     pub recipient: String,
@@ -932,16 +1048,20 @@ pub struct Message {
     pub reply_target: ReplyTarget,
     #[serde(default)]
     pub reply_to: Vec<Party>,
+    /// Revision; grows with every change.
     #[serde(default)]
     pub rev: u32,
     /// Rules that matched, in the order of evaluation.
     #[serde(default)]
     pub rules: Vec<RuleHit>,
+    /// Size in bytes, as received.
     #[serde(default)]
     pub size: u64,
     /// `unanswered leased answered skipped`.
     pub state: String,
+    /// Subject; empty without one.
     pub subject: String,
+    /// Id of its thread.
     pub thread_id: String,
     #[serde(default)]
     pub to: Vec<Party>,
@@ -1006,6 +1126,7 @@ pub struct NewEndpoint {
 /// An inbox to create. Set `address`, or `username` and `domain`, or neither for a random address.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NewInbox {
+    /// Whole address; a random one by default. Not with `username` or `domain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// Name of the agent that uses the inbox.
@@ -1028,6 +1149,7 @@ pub struct NewInbox {
     /// Whether replies have the header `Auto-Submitted`, which marks them as written by a machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark_auto_submitted: Option<bool>,
+    /// Your own values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<BTreeMap<String, String>>,
     /// Display name for mail from this inbox.
@@ -1039,6 +1161,7 @@ pub struct NewInbox {
     /// Lifetime of the inbox, such as `30m`, `24h` or `7d`; permanent when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
+    /// Part of the address before the @; random by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
 }
@@ -1152,7 +1275,9 @@ pub struct NoticePage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Party {
+    /// Address.
     pub address: String,
+    /// Display name; null without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -1178,7 +1303,7 @@ pub struct PolicyStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Problem {
-    /// Error code. Branch on this value.
+    /// Error code. Branch on this value; later versions may have codes that are not listed.
     pub code: String,
     /// What went wrong in this call.
     pub detail: String,
@@ -1249,11 +1374,13 @@ pub struct RenderedMessage {
     pub cc: Vec<Party>,
     /// Position in the inbox; pass it as `after`.
     pub cursor: String,
+    /// The Date header, which the sender chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
     /// `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`.
     #[serde(default)]
     pub flags: Vec<String>,
+    /// Folder that the message was moved to; null if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -1261,10 +1388,14 @@ pub struct RenderedMessage {
     /// Types of the artifacts in the message: `code`, `link`.
     #[serde(default)]
     pub has: Vec<String>,
+    /// Id of the message.
     pub id: String,
+    /// Id of the inbox that received it.
     pub inbox_id: String,
+    /// Labels of the message.
     #[serde(default)]
     pub labels: Vec<String>,
+    /// The Message-ID header; null without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
     /// Rules in the mode `observe` that matched. Their actions were not carried out.
@@ -1275,8 +1406,10 @@ pub struct RenderedMessage {
     pub own_reason: Option<String>,
     /// Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence.
     pub preview: String,
+    /// Whether the message is marked as read.
     #[serde(default)]
     pub read: bool,
+    /// When the message arrived.
     pub received_at: String,
     /// Envelope recipient, including a `+tag`.
     pub recipient: String,
@@ -1287,16 +1420,20 @@ pub struct RenderedMessage {
     pub reply_target: ReplyTarget,
     #[serde(default)]
     pub reply_to: Vec<Party>,
+    /// Revision; grows with every change.
     #[serde(default)]
     pub rev: u32,
     /// Rules that matched, in the order of evaluation.
     #[serde(default)]
     pub rules: Vec<RuleHit>,
+    /// Size in bytes, as received.
     #[serde(default)]
     pub size: u64,
     /// `unanswered leased answered skipped`.
     pub state: String,
+    /// Subject; empty without one.
     pub subject: String,
+    /// Id of its thread.
     pub thread_id: String,
     #[serde(default)]
     pub to: Vec<Party>,
@@ -1337,6 +1474,7 @@ pub struct Reply {
     /// 0 (default) is the reply; 1, 2 and so on are intended follow-ups. Each number is sent once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow_up: Option<u32>,
+    /// HTML body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
     /// Token of the lease that you hold on the thread.
@@ -1363,11 +1501,13 @@ pub struct Reply {
 #[non_exhaustive]
 pub struct ReplyCounts {
     pub caps: Caps,
+    /// Replies within the window of `caps`, the latest `window_s` seconds.
     #[serde(default)]
     pub in_window: u64,
     /// Within the last 24 hours.
     #[serde(default)]
     pub last_24h: u64,
+    /// All replies in the thread.
     #[serde(default)]
     pub total: u32,
 }
@@ -1464,6 +1604,7 @@ pub struct Mail {
     /// Custom headers, by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
+    /// HTML body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
     /// Your own data: strings, numbers up to 2^53-1 and booleans, by name.
@@ -1480,6 +1621,7 @@ pub struct Mail {
     /// When to send: RFC 3339 time with an offset, or a relative time such as `in 5 minutes`. At once when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<String>,
+    /// Subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -1501,6 +1643,7 @@ pub struct Mail {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SendReceipt {
+    /// When the email was accepted.
     pub created_at: String,
     pub dedupe: Dedupe,
     /// One-time token of a held email that looks like an earlier one. If it is a different email, send the same call again with this token: the held email is released.
@@ -1515,6 +1658,7 @@ pub struct SendReceipt {
     /// The guards that hold the email. It leaves when none is left.
     #[serde(default)]
     pub holds: Vec<String>,
+    /// Id of the email.
     pub id: String,
     /// The Message-ID header, with angle brackets.
     pub message_id: String,
@@ -1526,6 +1670,7 @@ pub struct SendReceipt {
     /// Id of the next version, if the email was resent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resent_as: Option<String>,
+    /// Revision; grows with every change.
     #[serde(default)]
     pub rev: u32,
     /// `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`
@@ -1541,12 +1686,16 @@ pub struct SendReceipt {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SentAttachment {
+    /// Content-ID, if the HTML refers to the attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_id: Option<String>,
+    /// Declared content type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
+    /// File name as sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
+    /// Size in bytes.
     #[serde(default)]
     pub size: u64,
 }
@@ -1555,12 +1704,14 @@ pub struct SentAttachment {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SuppressedCall {
+    /// When the duplicate call came.
     pub at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallTrace>,
     /// Id of the API key of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
+    /// How the call came.
     pub channel: String,
     /// `key_replay payload_differs mismatch already_answered`
     pub reason: String,
@@ -1579,7 +1730,9 @@ pub enum Tag {
 /// A tag with a value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TagPair {
+    /// Name of the tag.
     pub name: String,
+    /// Value of the tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
@@ -1610,7 +1763,9 @@ pub struct TemplateUse {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Thread {
+    /// When the thread began.
     pub created_at: String,
+    /// Number of sent emails.
     #[serde(default)]
     pub email_count: u32,
     /// The latest 100 messages and 100 emails, oldest first; only when a single thread is read.
@@ -1622,20 +1777,26 @@ pub struct Thread {
     /// When the thread was marked as handled; null if it is not. A new message clears the mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handled_at: Option<String>,
+    /// Id of the thread.
     pub id: String,
+    /// Id of the inbox.
     pub inbox_id: String,
+    /// Labels of the thread.
     #[serde(default)]
     pub labels: Vec<String>,
     /// When the last message or email was added.
     pub last_activity_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseHolder>,
+    /// Number of received messages.
     #[serde(default)]
     pub message_count: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replies: Option<ReplyCounts>,
+    /// Revision; grows with every change.
     #[serde(default)]
     pub rev: u32,
+    /// Subject of the first message.
     pub subject: String,
 }
 
@@ -1678,7 +1839,9 @@ pub struct ThreadPatch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TimelineEntry {
+    /// When it happened.
     pub at: String,
+    /// What happened, in a sentence.
     pub description: String,
 }
 
@@ -1714,20 +1877,27 @@ pub struct WaitResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Watch {
+    /// How often the agent may ask for the mail again.
     #[serde(default)]
     pub budget: u32,
     /// Only messages after this cursor count.
     pub cursor: String,
+    /// When the watch ends.
     pub deadline: String,
+    /// Id of the watch.
     pub id: String,
+    /// Id of the inbox.
     pub inbox_id: String,
     /// Whether only messages with an authenticated sender count.
     #[serde(default)]
     pub require_auth: bool,
+    /// How often the agent asked for the mail again.
     #[serde(default)]
     pub resends_used: u32,
+    /// Revision; grows with every change.
     #[serde(default)]
     pub rev: u32,
+    /// When the watch started.
     pub started_at: String,
 }
 

@@ -21,6 +21,7 @@ export type Addresses = string | string[];
 
 /** The consumer that reports the use. */
 export interface ArtifactApplied {
+  /** The `for` that consumed the artifact. */
   for: string;
 }
 
@@ -30,21 +31,26 @@ export interface Artifact {
   /** Confidence of the extraction, 0 to 100. */
   confidence: number;
   consumed_at?: string | null;
+  /** The `for` of the call that consumed it. */
   consumed_for?: string | null;
   found_at: string;
   id: string;
   inbox_id: string;
+  /** The code or link with its secret part masked. */
   masked: string;
   /** Id of the message. */
   message: string;
+  /** Reasons for the confidence. */
   reasons: string[];
   rev: number;
   sender: string;
+  /** Whether the sender of the message was authenticated. */
   sender_authenticated: boolean;
   /** `code` or `link`. */
   type: "code" | "link";
   /** The code or link; null unless you consumed it or your API key has the scope `secrets`. */
   value?: string | null;
+  /** Id of the watch that it was consumed under. */
   watch?: string | null;
 }
 
@@ -72,6 +78,7 @@ export interface AttachmentInfo {
   content_type: string;
   filename?: string | null;
   inline: boolean;
+  /** Number of the attachment, for `GET /v1/messages/{id}/attachments/{n}`. */
   n: number;
   size: number;
 }
@@ -100,10 +107,11 @@ export interface Attempt {
 
 /** Results of the sender authentication. */
 export interface Auth {
-  dkim: string;
-  dmarc: string;
+  dkim: "pass" | "fail" | "softfail" | "neutral" | "none" | "temperror" | "permerror";
+  dmarc: "pass" | "fail" | "softfail" | "neutral" | "none" | "temperror" | "permerror";
+  /** Domain of the From header. */
   domain?: string | null;
-  spf: string;
+  spf: "pass" | "fail" | "softfail" | "neutral" | "none" | "temperror" | "permerror";
   /** Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`. */
   verdict: "pass" | "fail" | "none" | "temperror";
 }
@@ -112,15 +120,22 @@ export interface Auth {
 export interface AutomaticReason {
   /** Whether the inbox setting `reply_to_likely_automatic` can allow a reply anyway. */
   overridable: boolean;
+  /** What marks the message as automatic, such as a header. */
   reason: string;
 }
 
 /** Why one item of a batch was refused. */
 export interface BatchItemError {
+  /** Error code, as in a problem. */
   code: string;
+  /** The invalid field, if the error is about one. */
   field?: string | null;
+  /** Position of the item in the batch, from 0. */
   index: number;
+  /** What is wrong. */
   message: string;
+  /** With `Prefer: policy-trace`, if a check refused the item: what each check decided, in order. */
+  policy?: PolicyStep[] | null;
 }
 
 /** The response to a batch. */
@@ -173,12 +188,14 @@ export interface Consume {
 export interface ConsumeMatch {
   /** Cursor of an inbox: the latest match after it, however old. When absent, only new ones count. Not with `watch`. */
   after?: string | null;
+  /** Who takes it: an account, workflow or run. The same value gets the same artifact again. */
   for: string;
   match?: MessageMatch | null;
   /** How long to wait for a new one in seconds, at most 60 and until the watch ends; 0 by default. Not with `after`. */
   timeout?: number | null;
   /** `code` or `link`. */
   type: "code" | "link";
+  /** Id of a watch: only messages that arrived after its start count. */
   watch?: string | null;
 }
 
@@ -217,20 +234,27 @@ export interface Email {
   /** The guards that hold the email. It leaves when none is left. */
   holds: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
   id: string;
+  /** Idempotency key; null without one. */
   key?: string | null;
+  /** The Message-ID header, with angle brackets. */
   message_id: string;
   /** Id of the message that this email replies to or forwards. */
   reply_to_message?: string | null;
+  /** Id of the email that this one resends. */
   resend_of?: string | null;
+  /** Id of the next version, if the email was resent. */
   resent_as?: string | null;
   rev: number;
   /** When the email is due, while it is scheduled or held. */
   scheduled_at?: string | null;
+  /** When the email reached a final state; null before that. */
   settled_at?: string | null;
+  /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
   state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   /** Id of the stop that keeps the email from leaving. */
   stopped_by?: string | null;
   subject: string;
+  /** Number of duplicate calls that were answered with this email. */
   suppressed: number;
   template?: TemplateRef | null;
   thread_id?: string | null;
@@ -254,20 +278,27 @@ export interface EmailDetail {
   /** The guards that hold the email. It leaves when none is left. */
   holds: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
   id: string;
+  /** Idempotency key; null without one. */
   key?: string | null;
+  /** The Message-ID header, with angle brackets. */
   message_id: string;
   /** Id of the message that this email replies to or forwards. */
   reply_to_message?: string | null;
+  /** Id of the email that this one resends. */
   resend_of?: string | null;
+  /** Id of the next version, if the email was resent. */
   resent_as?: string | null;
   rev: number;
   /** When the email is due, while it is scheduled or held. */
   scheduled_at?: string | null;
+  /** When the email reached a final state; null before that. */
   settled_at?: string | null;
+  /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
   state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   /** Id of the stop that keeps the email from leaving. */
   stopped_by?: string | null;
   subject: string;
+  /** Number of duplicate calls that were answered with this email. */
   suppressed: number;
   template?: TemplateRef | null;
   thread_id?: string | null;
@@ -277,16 +308,20 @@ export interface EmailDetail {
   /** Oldest first. */
   evidence: Evidence[];
   handoffs: Handoff[];
+  /** Your additional headers. */
   headers: Record<string, string>;
   html?: string | null;
   intent?: Intent | null;
+  /** Your own data. */
   metadata: Record<string, unknown>;
+  /** What happens when the outcome is unknown: `hold` waits for evidence or a person; `resend` sends once more. */
   on_unknown: "hold" | "resend";
   /** What each check decided when the email was accepted, in order. */
   policy: PolicyStep[];
   reply_to: string[];
   /** The latest 20 suppressed duplicate calls, newest first. */
   suppressed_calls: SuppressedCall[];
+  /** Your tags, by name. */
   tags: Record<string, unknown>;
   /** Plain text body. When the retention period of the content is over, this and `html` are null, and the other parts of the content are empty. */
   text?: string | null;
@@ -401,12 +436,15 @@ export interface EventSubject {
 /** Evidence: a fact about what the next hop did. */
 export interface Evidence {
   at: string;
+  /** Number of the attempt that the evidence is about; null if it is about the handoff. */
   attempt?: number | null;
+  /** What was observed, such as the reply of the provider. */
   detail: string;
+  /** Number of the handoff that the evidence is about. */
   handoff: number;
-  /** `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost` */
+  /** What the evidence states: `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost`. `silent`: the next hop could not be asked; `again`: the email is sent again; `lost`: the outcome is unknown. */
   says: "accepted" | "not_found" | "silent" | "not_accepted" | "delivered" | "delayed" | "bounced" | "complained" | "again" | "abandoned" | "lost";
-  /** `late_reply look_up provider_event bounce person policy window crash` */
+  /** Where the evidence comes from: `late_reply look_up provider_event bounce person policy window crash` */
   source: "late_reply" | "look_up" | "provider_event" | "bounce" | "person" | "policy" | "window" | "crash";
 }
 
@@ -437,6 +475,7 @@ export interface Handoff {
   recipients: string[];
   /** `scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled` */
   state: "scheduled" | "queued" | "leased" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
+  /** Name of the transport. */
   transport: string;
 }
 
@@ -450,9 +489,12 @@ export interface HeaderField {
 export interface Inbox {
   address: string;
   agent?: string | null;
+  /** Registrable domains whose links are allowed. When empty, links are judged by the sender's domain. */
   allowed_link_domains: string[];
   caps: Caps;
+  /** Whether the inbox receives mail for every address of its domain without an inbox. */
   catch_all: boolean;
+  /** Your own id of the inbox. */
   client_id?: string | null;
   created_at: string;
   /** Cursor of the latest message; pass it as `after`. */
@@ -460,10 +502,13 @@ export interface Inbox {
   /** When the inbox stops receiving mail; its messages stay readable. Null for a permanent inbox. */
   expires_at?: string | null;
   id: string;
+  /** Whether replies have the header `Auto-Submitted`. */
   mark_auto_submitted: boolean;
   message_count: number;
+  /** Your own values. */
   metadata: Record<string, string>;
   name?: string | null;
+  /** Whether agents may reply to mail that is likely, but not certainly, automatic. */
   reply_to_likely_automatic: boolean;
   rev: number;
 }
@@ -477,12 +522,17 @@ export interface InboxPage {
 /** Fields of an inbox to change. Absent fields keep their value; `null` removes a value. */
 export interface InboxPatch {
   agent?: string | null;
+  /** Registrable domains whose links are allowed, at most 50; replaces the list. */
   allowed_link_domains?: string[] | null;
   caps?: Caps | null;
+  /** Whether the inbox receives mail for every address of its domain without an inbox; needs the scope `admin`. */
   catch_all?: boolean | null;
+  /** Whether replies have the header `Auto-Submitted`. */
   mark_auto_submitted?: boolean | null;
+  /** Your own values; replaces all of them. */
   metadata?: Record<string, string> | null;
   name?: string | null;
+  /** Whether agents may reply to mail that is likely, but not certainly, automatic. */
   reply_to_likely_automatic?: boolean | null;
   rev?: number | null;
   /** New lifetime from now, such as `30m` or `24h`. `0s` expires the inbox now; `null` makes it permanent. */
@@ -545,6 +595,7 @@ export interface KeyPatch {
 
 /** A lease of a thread. */
 export interface Lease {
+  /** When the lease expires unless it is extended. */
   expires_at: string;
   /** Fencing token: grows with each lease of the thread. */
   fence: number;
@@ -555,6 +606,7 @@ export interface Lease {
 
 /** The current lease of a thread, without its token. */
 export interface LeaseHolder {
+  /** When the lease expires unless it is extended. */
   expires_at: string;
   holder: string;
   /** Id of the message that the lease was taken with. */
@@ -563,9 +615,11 @@ export interface LeaseHolder {
 
 /** A link in a message, with a safety verdict. mailonce never opens links. */
 export interface Link {
+  /** Host of the URL. */
   host?: string | null;
   /** Purpose of the link if it is recognized, such as `verify` or `reset`. */
   purpose?: string | null;
+  /** Why the link has this verdict. */
   reasons: string[];
   /** The URL; null without the scope `secrets`, because a link may contain a secret. */
   url?: string | null;
@@ -591,6 +645,7 @@ export interface Message {
   id: string;
   inbox_id: string;
   labels: string[];
+  /** The Message-ID header; null without one. */
   message_id?: string | null;
   /** Rules in the mode `observe` that matched. Their actions were not carried out. */
   observed_rules: RuleHit[];
@@ -670,12 +725,14 @@ export interface NewInbox {
   domain?: string | null;
   /** Whether replies have the header `Auto-Submitted`, which marks them as written by a machine. */
   mark_auto_submitted?: boolean;
+  /** Your own values. */
   metadata?: Record<string, string>;
   name?: string | null;
   /** Whether agents may reply to mail that is likely, but not certainly, automatic. */
   reply_to_likely_automatic?: boolean;
   /** Lifetime of the inbox, such as `30m`, `24h` or `7d`; permanent when absent. */
   ttl?: string | null;
+  /** Part of the address before the @; random by default. */
   username?: string | null;
 }
 
@@ -769,7 +826,7 @@ export interface PolicyStep {
 
 /** An error response (RFC 9457): what went wrong and what to do next. */
 export interface Problem {
-  /** Error code. Branch on this value. */
+  /** Error code. Branch on this value; later versions may have codes that are not listed. */
   code: string;
   /** What went wrong in this call. */
   detail: string;
@@ -831,6 +888,7 @@ export interface RenderedMessage {
   id: string;
   inbox_id: string;
   labels: string[];
+  /** The Message-ID header; null without one. */
   message_id?: string | null;
   /** Rules in the mode `observe` that matched. Their actions were not carried out. */
   observed_rules: RuleHit[];
@@ -897,9 +955,11 @@ export interface Reply {
 /** Number of replies in a thread, and its limits. */
 export interface ReplyCounts {
   caps: Caps;
+  /** Replies within the window of `caps`, the latest `window_s` seconds. */
   in_window: number;
   /** Within the last 24 hours. */
   last_24h: number;
+  /** All replies in the thread. */
   total: number;
 }
 
@@ -1037,6 +1097,7 @@ export type Tag = string | TagPair;
 /** A tag with a value. */
 export interface TagPair {
   name: string;
+  /** Value of the tag. */
   value?: string | null;
 }
 
@@ -1101,6 +1162,7 @@ export interface ThreadPatch {
 /** An entry in the timeline of an email. */
 export interface TimelineEntry {
   at: string;
+  /** What happened, in a sentence. */
   description: string;
 }
 
@@ -1110,7 +1172,7 @@ export type Ttl = string | TtlClass;
 /** Key lifetime for a recurring email: twice its interval. */
 export interface TtlClass {
   /** Always `scheduled`. */
-  class: string;
+  class: "scheduled";
   /** How often the email recurs, such as `7d`. */
   interval: string;
 }
@@ -1124,6 +1186,7 @@ export interface WaitResult {
 
 /** A watch: one run of an agent that waits for mail. */
 export interface Watch {
+  /** How often the agent may ask for the mail again. */
   budget: number;
   /** Only messages after this cursor count. */
   cursor: string;
@@ -1132,6 +1195,7 @@ export interface Watch {
   inbox_id: string;
   /** Whether only messages with an authenticated sender count. */
   require_auth: boolean;
+  /** How often the agent asked for the mail again. */
   resends_used: number;
   rev: number;
   started_at: string;

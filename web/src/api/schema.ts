@@ -77,38 +77,61 @@ export interface components {
         };
         /** @description An approval link. */
         ApprovalLinkBody: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the link stops working.
+             */
             expires_at: string;
             /** @description The link. Whoever has it can decide this question as the person. */
             url: string;
         };
         /** @description The consumer that reports the use. */
         ArtifactAppliedBody: {
+            /** @description The `for` that consumed the artifact. */
             for: string;
         };
         /** @description An artifact: a code or link found in a message. */
         ArtifactBody: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When its use was reported; null before that.
+             */
             applied_at?: string | null;
             /**
              * Format: int32
              * @description Confidence of the extraction, 0 to 100.
              */
             confidence: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was consumed; null before that.
+             */
             consumed_at?: string | null;
+            /** @description The `for` of the call that consumed it. */
             consumed_for?: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was extracted from the message.
+             */
             found_at: string;
+            /** @description Id of the artifact. */
             id: string;
+            /** @description Id of the inbox. */
             inbox_id: string;
+            /** @description The code or link with its secret part masked. */
             masked: string;
             /** @description Id of the message. */
             message: string;
+            /** @description Reasons for the confidence. */
             reasons: string[];
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Revision; grows with every change.
+             */
             rev: number;
+            /** @description Address of the sender of the message. */
             sender: string;
+            /** @description Whether the sender of the message was authenticated. */
             sender_authenticated: boolean;
             /**
              * @description `code` or `link`.
@@ -117,6 +140,7 @@ export interface components {
             type: "code" | "link";
             /** @description The code or link; null unless you consumed it or your API key has the scope `secrets`. */
             value?: string | null;
+            /** @description Id of the watch that it was consumed under. */
             watch?: string | null;
         };
         /** @description The artifacts of a message. */
@@ -142,12 +166,20 @@ export interface components {
         };
         /** @description An attachment, without its bytes. `GET /v1/messages/{id}/attachments/{n}` returns the bytes. */
         AttachmentInfoBody: {
+            /** @description Content-ID, if the HTML refers to the attachment. */
             content_id?: string | null;
+            /** @description Declared content type; do not trust it. */
             content_type: string;
+            /** @description Declared file name; do not trust it. */
             filename?: string | null;
+            /** @description Whether it is displayed inside the text. */
             inline: boolean;
+            /** @description Number of the attachment, for `GET /v1/messages/{id}/attachments/{n}`. */
             n: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Size in bytes.
+             */
             size: number;
         };
         /** @description One attempt to send a handoff. */
@@ -169,7 +201,10 @@ export interface components {
             ended_at?: string | null;
             /** @description Whether an earlier attempt may have succeeded, so that the recipient may get the email twice. */
             may_duplicate: boolean;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Number of the attempt within its handoff, from 1.
+             */
             number: number;
             /**
              * @description `accepted deferred refused unknown`; null while the attempt is running.
@@ -237,10 +272,23 @@ export interface components {
         };
         /** @description Results of the sender authentication. */
         AuthBody: {
-            dkim: string;
-            dmarc: string;
+            /**
+             * @description Result of DKIM.
+             * @enum {string}
+             */
+            dkim: "pass" | "fail" | "softfail" | "neutral" | "none" | "temperror" | "permerror";
+            /**
+             * @description Result of DMARC.
+             * @enum {string}
+             */
+            dmarc: "pass" | "fail" | "softfail" | "neutral" | "none" | "temperror" | "permerror";
+            /** @description Domain of the From header. */
             domain?: string | null;
-            spf: string;
+            /**
+             * @description Result of SPF.
+             * @enum {string}
+             */
+            spf: "pass" | "fail" | "softfail" | "neutral" | "none" | "temperror" | "permerror";
             /**
              * @description Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`.
              * @enum {string}
@@ -251,6 +299,7 @@ export interface components {
         AutomaticReasonBody: {
             /** @description Whether the inbox setting `reply_to_likely_automatic` can allow a reply anyway. */
             overridable: boolean;
+            /** @description What marks the message as automatic, such as a header. */
             reason: string;
         };
         /** @description User name and password for HTTP basic authentication. */
@@ -260,10 +309,16 @@ export interface components {
         };
         /** @description Why one item of a batch was refused. */
         BatchItemError: {
+            /** @description Error code, as in a problem. */
             code: string;
+            /** @description The invalid field, if the error is about one. */
             field?: string | null;
+            /** @description Position of the item in the batch, from 0. */
             index: number;
+            /** @description What is wrong. */
             message: string;
+            /** @description With `Prefer: policy-trace`, if a check refused the item: what each check decided, in order. */
+            policy?: components["schemas"]["PolicyStepBody"][] | null;
         };
         /** @description The response to a batch. */
         BatchReceiptBody: {
@@ -649,6 +704,7 @@ export interface components {
         ConsumeMatchBody: {
             /** @description Cursor of an inbox: the latest match after it, however old. When absent, only new ones count. Not with `watch`. */
             after?: string | null;
+            /** @description Who takes it: an account, workflow or run. The same value gets the same artifact again. */
             for: string;
             match?: components["schemas"]["MessageMatchBody"] | null;
             /**
@@ -661,6 +717,7 @@ export interface components {
              * @enum {string}
              */
             type: "code" | "link";
+            /** @description Id of a watch: only messages that arrived after its start count. */
             watch?: string | null;
         };
         /** @description A consumed artifact. */
@@ -735,13 +792,17 @@ export interface components {
              * @enum {string}
              */
             as: "release" | "edit" | "reject" | "sent" | "resend" | "abandon" | "done" | "retry";
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was decided.
+             */
             at: string;
             /** @description Id of the API key, session or approval link that decided; null when the escalation expired. */
             by?: string | null;
             edit?: components["schemas"]["EditBody"] | null;
             /** @description Id of the person who decided, or of the notification target whose link was used. */
             person?: string | null;
+            /** @description Reason that the person gave. */
             reason?: string | null;
         };
         /** @description What the idempotency key of a send did. */
@@ -768,32 +829,50 @@ export interface components {
         };
         /** @description A delivery: one arrival of mail for a recipient. */
         DeliveryBody: {
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description How often processing was tried.
+             */
             attempt_count: number;
             /** @description Id of the earlier delivery that this one duplicates. */
             duplicate_of?: string | null;
+            /** @description Id of the delivery. */
             id: string;
+            /** @description Id of the inbox; null if no inbox has the address. */
             inbox_id?: string | null;
             /**
              * @description `smtp hook poll local simulated`.
              * @enum {string}
              */
             intake: "smtp" | "hook" | "poll" | "local" | "simulated";
+            /** @description IP address of the client. */
             ip?: string | null;
             /** @description Error of the last attempt to process the delivery. */
             last_error?: string | null;
+            /** @description Id of the message that it created. */
             message_id?: string | null;
             /** @description Why the delivery created no message; null if it did. */
             reason?: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it arrived.
+             */
             received_at: string;
             /** @description Envelope recipient. */
             recipient: string;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Revision; grows with every change.
+             */
             rev: number;
+            /** @description Envelope sender; empty for a bounce, null when it is not known. */
             sender?: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Size in bytes.
+             */
             size: number;
+            /** @description Id of the source that delivered it, if one did. */
             source_id?: string | null;
             /**
              * @description `waiting done duplicate refused dead`.
@@ -857,26 +936,35 @@ export interface components {
          *     Setting only one of `text` and `html` replaces both parts.
          */
         EditBody: {
+            /** @description New HTML body. */
             html?: string | null;
+            /** @description New subject. */
             subject?: string | null;
+            /** @description New plain text body. */
             text?: string | null;
         };
         /** @description An email, without its content. */
         EmailBody: {
+            /** @description Bcc addresses. */
             bcc?: string[];
             call?: components["schemas"]["CallTraceBody"] | null;
+            /** @description Cc addresses. */
             cc?: string[];
             /** @description Number of handoffs in each state. */
             counts: {
                 [key: string]: number;
             };
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the email was accepted.
+             */
             created_at: string;
             /**
              * Format: date-time
              * @description When the idempotency key expires; null until the email reaches a final state.
              */
             expires_at?: string | null;
+            /** @description Sender. */
             from: string;
             /**
              * @description The most important guard in `holds`, or the one that held or flagged the email.
@@ -885,33 +973,56 @@ export interface components {
             guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
             /** @description The guards that hold the email. It leaves when none is left. */
             holds: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
+            /** @description Id of the email. */
             id: string;
+            /** @description Idempotency key; null without one. */
             key?: string | null;
+            /** @description The Message-ID header, with angle brackets. */
             message_id: string;
             /** @description Id of the message that this email replies to or forwards. */
             reply_to_message?: string | null;
+            /** @description Id of the email that this one resends. */
             resend_of?: string | null;
+            /** @description Id of the next version, if the email was resent. */
             resent_as?: string | null;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Revision; grows with every change.
+             */
             rev: number;
             /**
              * Format: date-time
              * @description When the email is due, while it is scheduled or held.
              */
             scheduled_at?: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the email reached a final state; null before that.
+             */
             settled_at?: string | null;
-            /** @enum {string} */
+            /**
+             * @description `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`
+             * @enum {string}
+             */
             state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
             /** @description Id of the stop that keeps the email from leaving. */
             stopped_by?: string | null;
+            /** @description Subject. */
             subject: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of duplicate calls that were answered with this email.
+             */
             suppressed: number;
             template?: components["schemas"]["TemplateRefBody"] | null;
+            /** @description Id of the thread that the email is part of. */
             thread_id?: string | null;
+            /** @description To addresses. */
             to: string[];
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Version of the email, from 1. Each resend is one more.
+             */
             version: number;
         };
         /** @description An email with its content, handoffs, evidence and timeline. */
@@ -920,21 +1031,29 @@ export interface components {
             /** @description Oldest first. */
             evidence: components["schemas"]["EvidenceBody"][];
             handoffs: components["schemas"]["HandoffBody"][];
+            /** @description Your additional headers. */
             headers: {
                 [key: string]: string;
             };
+            /** @description HTML body; null without one, or when the retention period is over. */
             html?: string | null;
             intent?: components["schemas"]["IntentBody"] | null;
+            /** @description Your own data. */
             metadata: {
                 [key: string]: unknown;
             };
-            /** @enum {string} */
+            /**
+             * @description What happens when the outcome is unknown: `hold` waits for evidence or a person; `resend` sends once more.
+             * @enum {string}
+             */
             on_unknown: "hold" | "resend";
             /** @description What each check decided when the email was accepted, in order. */
             policy: components["schemas"]["PolicyStepBody"][];
+            /** @description Reply-To addresses. */
             reply_to: string[];
             /** @description The latest 20 suppressed duplicate calls, newest first. */
             suppressed_calls: components["schemas"]["SuppressedCallBody"][];
+            /** @description Your tags, by name. */
             tags: {
                 [key: string]: unknown;
             };
@@ -1130,7 +1249,10 @@ export interface components {
             about: components["schemas"]["EscalationSubjectBody"];
             /** @description The decisions that are allowed. */
             allowed_decisions: ("release" | "edit" | "reject" | "sent" | "resend" | "abandon" | "done" | "retry")[];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the escalation was opened.
+             */
             created_at: string;
             /** @description Name of the person who decided; only when a single escalation is read. */
             decided_by?: string | null;
@@ -1146,6 +1268,7 @@ export interface components {
              * @description When the escalation expires and is decided without a person.
              */
             expires_at?: string | null;
+            /** @description Id of the escalation. */
             id: string;
             /** @description Id of the API key that opened the escalation. */
             opened_by?: string | null;
@@ -1154,7 +1277,10 @@ export interface components {
              * @enum {string}
              */
             reason: "cap" | "unknown" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "asked" | "loop" | "unanswered" | "orphaned" | "claim_unknown";
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Revision; grows with every change.
+             */
             rev: number;
             similar_email?: components["schemas"]["SimilarEmailBody"] | null;
             /**
@@ -1173,10 +1299,13 @@ export interface components {
         EscalationSubjectBody: {
             /** @description Id of the claim whose holder was lost. */
             claim?: string | null;
+            /** @description Id of the email. */
             email?: string | null;
             /** @description The agent's own id of the matter. */
             entity?: string | null;
+            /** @description Id of the inbox. */
             inbox?: string | null;
+            /** @description Id of the message. */
             message?: string | null;
             /**
              * Format: date-time
@@ -1186,6 +1315,7 @@ export interface components {
             /** @description The agent's question. */
             question?: string | null;
             rule?: components["schemas"]["RuleRefBody"] | null;
+            /** @description Id of the thread. */
             thread?: string | null;
             /** @description The missing transport: emails wait for it, but no node has it configured. */
             transport?: string | null;
@@ -1228,20 +1358,31 @@ export interface components {
         };
         /** @description Evidence: a fact about what the next hop did. */
         EvidenceBody: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the evidence was recorded.
+             */
             at: string;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Number of the attempt that the evidence is about; null if it is about the handoff.
+             */
             attempt?: number | null;
+            /** @description What was observed, such as the reply of the provider. */
             detail: string;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Number of the handoff that the evidence is about.
+             */
             handoff: number;
             /**
-             * @description `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost`
+             * @description What the evidence states: `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned
+             *     lost`. `silent`: the next hop could not be asked; `again`: the email is sent again; `lost`: the outcome is unknown.
              * @enum {string}
              */
             says: "accepted" | "not_found" | "silent" | "not_accepted" | "delivered" | "delayed" | "bounced" | "complained" | "again" | "abandoned" | "lost";
             /**
-             * @description `late_reply look_up provider_event bounce person policy window crash`
+             * @description Where the evidence comes from: `late_reply look_up provider_event bounce person policy window crash`
              * @enum {string}
              */
             source: "late_reply" | "look_up" | "provider_event" | "bounce" | "person" | "policy" | "window" | "crash";
@@ -1277,16 +1418,21 @@ export interface components {
             in_doubt: boolean;
             /** @description Whether the recipient may get the email twice. */
             may_duplicate: boolean;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Number of the handoff within its email.
+             */
             number: number;
             /** @description Why the handoff waits, or why it failed. */
             reason?: string | null;
+            /** @description Envelope recipients of this handoff. */
             recipients: string[];
             /**
              * @description `scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled`
              * @enum {string}
              */
             state: "scheduled" | "queued" | "leased" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
+            /** @description Name of the transport. */
             transport: string;
         };
         /** @description State of the hand-off and of the clock. */
@@ -1321,10 +1467,16 @@ export interface components {
         };
         /** @description An attachment of a held email, without its bytes. */
         HeldAttachmentBody: {
+            /** @description Declared content type. */
             content_type?: string | null;
+            /** @description File name as it will be sent. */
             filename?: string | null;
+            /** @description SHA-256 of the content, in hexadecimal. */
             sha256: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Size in bytes.
+             */
             size: number;
         };
         /** @description A held email with its content. */
@@ -1335,24 +1487,34 @@ export interface components {
             attachments: components["schemas"]["HeldAttachmentBody"][];
             /** @description Pass it with the decision, so that the decision applies only to exactly this content. */
             digest?: string | null;
+            /** @description HTML body. */
             html?: string | null;
             /** @description The visible text of the HTML part. */
             html_as_text?: string | null;
             /** @description Reply-To addresses; empty when replies go to the sender. */
             reply_to: string[];
+            /** @description Plain text body. */
             text?: string | null;
             /** @description Warnings for the person who decides: text and HTML that differ, replies that go elsewhere, executable files. */
             warnings: string[];
         };
         /** @description An inbox. */
         InboxBody: {
+            /** @description Address of the inbox. */
             address: string;
+            /** @description Name of the agent that uses the inbox. */
             agent?: string | null;
+            /** @description Registrable domains whose links are allowed. When empty, links are judged by the sender's domain. */
             allowed_link_domains: string[];
             caps: components["schemas"]["CapsBody"];
+            /** @description Whether the inbox receives mail for every address of its domain without an inbox. */
             catch_all: boolean;
+            /** @description Your own id of the inbox. */
             client_id?: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the inbox was created.
+             */
             created_at: string;
             /** @description Cursor of the latest message; pass it as `after`. */
             cursor: string;
@@ -1361,19 +1523,27 @@ export interface components {
              * @description When the inbox stops receiving mail; its messages stay readable. Null for a permanent inbox.
              */
             expires_at?: string | null;
+            /** @description Id of the inbox. */
             id: string;
+            /** @description Whether replies have the header `Auto-Submitted`. */
             mark_auto_submitted: boolean;
             /**
              * Format: int64
              * @description Number of messages that were received.
              */
             message_count: number;
+            /** @description Your own values. */
             metadata: {
                 [key: string]: string;
             };
+            /** @description Display name for mail from this inbox. */
             name?: string | null;
+            /** @description Whether agents may reply to mail that is likely, but not certainly, automatic. */
             reply_to_likely_automatic: boolean;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Revision; grows with every change.
+             */
             rev: number;
         };
         /** @description A page of inboxes, newest first. */
@@ -1383,15 +1553,22 @@ export interface components {
         };
         /** @description Fields of an inbox to change. Absent fields keep their value; `null` removes a value. */
         InboxPatchBody: {
+            /** @description Name of the agent that uses the inbox; `null` removes it. */
             agent?: string | null;
+            /** @description Registrable domains whose links are allowed, at most 50; replaces the list. */
             allowed_link_domains?: string[] | null;
             caps?: components["schemas"]["CapsBody"] | null;
+            /** @description Whether the inbox receives mail for every address of its domain without an inbox; needs the scope `admin`. */
             catch_all?: boolean | null;
+            /** @description Whether replies have the header `Auto-Submitted`. */
             mark_auto_submitted?: boolean | null;
+            /** @description Your own values; replaces all of them. */
             metadata?: {
                 [key: string]: string;
             } | null;
+            /** @description Display name for mail from this inbox; `null` removes it. */
             name?: string | null;
+            /** @description Whether agents may reply to mail that is likely, but not certainly, automatic. */
             reply_to_likely_automatic?: boolean | null;
             /**
              * Format: int32
@@ -1403,7 +1580,9 @@ export interface components {
         };
         /** @description A sign of prompt injection, and how often it occurs. */
         InjectionFlagBody: {
+            /** @description How often it was found. */
             count: number;
+            /** @description The pattern that was found. */
             flag: string;
         };
         /**
@@ -1477,30 +1656,40 @@ export interface components {
         };
         /** @description A lease of a thread. */
         LeaseBody: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the lease expires unless it is extended.
+             */
             expires_at: string;
             /**
              * Format: int64
              * @description Fencing token: grows with each lease of the thread.
              */
             fence: number;
+            /** @description Name of the worker that holds the lease. */
             holder: string;
             /** @description Pass it as `lease` when you reply, acknowledge or extend. */
             token: string;
         };
         /** @description The current lease of a thread, without its token. */
         LeaseHolderBody: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the lease expires unless it is extended.
+             */
             expires_at: string;
+            /** @description Name of the worker that holds the lease. */
             holder: string;
             /** @description Id of the message that the lease was taken with. */
             message?: string | null;
         };
         /** @description A link in a message, with a safety verdict. mailonce never opens links. */
         LinkBody: {
+            /** @description Host of the URL. */
             host?: string | null;
             /** @description Purpose of the link if it is recognized, such as `verify` or `reset`. */
             purpose?: string | null;
+            /** @description Why the link has this verdict. */
             reasons: string[];
             /** @description The URL; null without the scope `secrets`, because a link may contain a secret. */
             url?: string | null;
@@ -1544,17 +1733,25 @@ export interface components {
             cc: components["schemas"]["PartyBody"][];
             /** @description Position in the inbox; pass it as `after`. */
             cursor: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The Date header, which the sender chose.
+             */
             date?: string | null;
             /** @description `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`. */
             flags: ("message_id_reused" | "no_message_id" | "unreadable" | "cut" | "ambiguous" | "duplicate_header")[];
+            /** @description Folder that the message was moved to; null if it was not. */
             folder?: string | null;
             from?: components["schemas"]["PartyBody"] | null;
             /** @description Types of the artifacts in the message: `code`, `link`. */
             has: ("code" | "link")[];
+            /** @description Id of the message. */
             id: string;
+            /** @description Id of the inbox that received it. */
             inbox_id: string;
+            /** @description Labels of the message. */
             labels: string[];
+            /** @description The Message-ID header; null without one. */
             message_id?: string | null;
             /** @description Rules in the mode `observe` that matched. Their actions were not carried out. */
             observed_rules: components["schemas"]["RuleHitBody"][];
@@ -1565,8 +1762,12 @@ export interface components {
             own_reason?: "address" | "loop_mark" | "message_id" | null;
             /** @description Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence. */
             preview: string;
+            /** @description Whether the message is marked as read. */
             read: boolean;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the message arrived.
+             */
             received_at: string;
             /** @description Envelope recipient, including a `+tag`. */
             recipient: string;
@@ -1575,18 +1776,26 @@ export interface components {
             /** @description Where a reply goes. */
             reply_target: components["schemas"]["ReplyTargetBody"];
             reply_to: components["schemas"]["PartyBody"][];
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Revision; grows with every change.
+             */
             rev: number;
             /** @description Rules that matched, in the order of evaluation. */
             rules: components["schemas"]["RuleHitBody"][];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Size in bytes, as received.
+             */
             size: number;
             /**
              * @description `unanswered leased answered skipped`.
              * @enum {string}
              */
             state: "unanswered" | "leased" | "answered" | "skipped";
+            /** @description Subject; empty without one. */
             subject: string;
+            /** @description Id of its thread. */
             thread_id: string;
             to: components["schemas"]["PartyBody"][];
         };
@@ -1744,6 +1953,7 @@ export interface components {
         };
         /** @description A question from an agent to a person. */
         NewEscalationBody: {
+            /** @description Id of the email that the question is about. */
             email?: string | null;
             /** @description Your own id of the matter. Asking the same question about it again returns the first escalation. */
             entity?: string | null;
@@ -1751,6 +1961,7 @@ export interface components {
             message?: string | null;
             /** @description The question, at most 4,000 characters. */
             question: string;
+            /** @description Id of the thread that the question is about. */
             thread?: string | null;
         };
         /**
@@ -1759,6 +1970,7 @@ export interface components {
          *     Set `address`, or `username` and `domain`, or neither for a random address.
          */
         NewInboxBody: {
+            /** @description Whole address; a random one by default. Not with `username` or `domain`. */
             address?: string | null;
             /** @description Name of the agent that uses the inbox. */
             agent?: string | null;
@@ -1773,6 +1985,7 @@ export interface components {
             domain?: string | null;
             /** @description Whether replies have the header `Auto-Submitted`, which marks them as written by a machine. */
             mark_auto_submitted?: boolean;
+            /** @description Your own values. */
             metadata?: {
                 [key: string]: string;
             };
@@ -1782,6 +1995,7 @@ export interface components {
             reply_to_likely_automatic?: boolean;
             /** @description Lifetime of the inbox, such as `30m`, `24h` or `7d`; permanent when absent. */
             ttl?: string | null;
+            /** @description Part of the address before the @; random by default. */
             username?: string | null;
         };
         /** @description A request for the lease of a thread. */
@@ -1821,7 +2035,10 @@ export interface components {
         NewPersonBody: {
             /** @description Address to which notices go. */
             address?: string | null;
-            /** @description Display name, unique in the team. */
+            /**
+             * @description Display name. Each name can be added once; names that are changed later, or that an identity provider sends, may
+             *     be those of others too.
+             */
             name: string;
             /**
              * @description `viewer` sees everything but secrets, `approver` also decides what waits for a person, `admin` manages the team.
@@ -2137,7 +2354,9 @@ export interface components {
         };
         /** @description A sender or recipient of a message. */
         PartyBody: {
+            /** @description Address. */
             address: string;
+            /** @description Display name; null without one. */
             name?: string | null;
         };
         /** @description A person of the team. */
@@ -2155,7 +2374,7 @@ export interface components {
             role: "viewer" | "approver" | "admin";
             /**
              * Format: date-time
-             * @description Sessions and connections that began before this time are over.
+             * @description When the person last signed out everywhere. Sessions, connections and links from before are over.
              */
             signed_out_at?: string | null;
         };
@@ -2213,7 +2432,7 @@ export interface components {
         };
         /** @description An error response (RFC 9457): what went wrong and what to do next. */
         ProblemBody: Record<string, never> & {
-            /** @description Error code. Branch on this value. */
+            /** @description Error code. Branch on this value; later versions may have codes that are not listed. */
             code: string;
             /** @description What went wrong in this call. */
             detail: string;
@@ -2339,6 +2558,7 @@ export interface components {
              * @description 0 (default) is the reply; 1, 2 and so on are intended follow-ups. Each number is sent once.
              */
             follow_up?: number;
+            /** @description HTML body. */
             html?: string | null;
             /** @description Token of the lease that you hold on the thread. */
             lease?: string | null;
@@ -2355,10 +2575,14 @@ export interface components {
         /** @description Number of replies in a thread, and its limits. */
         ReplyCountsBody: {
             caps: components["schemas"]["CapsBody"];
+            /** @description Replies within the window of `caps`, the latest `window_s` seconds. */
             in_window: number;
             /** @description Within the last 24 hours. */
             last_24h: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description All replies in the thread.
+             */
             total: number;
         };
         /** @description Where a reply to the message goes. */
@@ -2452,6 +2676,8 @@ export interface components {
             audit?: string | null;
             /** @description Bodies of emails, counted from the final state, such as `7d`; null means 30 days. */
             bodies?: string | null;
+            /** @description Events, with the webhook notices about them, such as `90d`; null means for ever. */
+            events?: string | null;
             /** @description Received mail, with its text and attachments, such as `90d`; null means for ever. */
             raw?: string | null;
         };
@@ -2461,6 +2687,8 @@ export interface components {
             audit?: string | null;
             /** @description Bodies of emails, counted from the final state: a duration from 1 hour to 30 days; null means 30 days. */
             bodies?: string | null;
+            /** @description Events, with the webhook notices about them: a duration from 1 to 3,650 days; null means for ever. */
+            events?: string | null;
             /** @description Received mail, with its text and attachments: a duration from 1 hour to 3,650 days; null means for ever. */
             raw?: string | null;
         };
@@ -2620,6 +2848,7 @@ export interface components {
             headers?: {
                 [key: string]: string;
             } | null;
+            /** @description HTML body. */
             html?: string | null;
             intent?: components["schemas"]["IntentBody"] | null;
             /** @description Your own data: strings, numbers up to 2^53-1 and booleans, by name. */
@@ -2644,6 +2873,7 @@ export interface components {
             reply_to?: components["schemas"]["Addresses"];
             /** @description When to send: RFC 3339 time with an offset, or a relative time such as `in 5 minutes`. At once when absent. */
             scheduled_at?: string | null;
+            /** @description Subject. */
             subject?: string | null;
             tags?: components["schemas"]["TagBody"][] | null;
             template?: components["schemas"]["TemplateUseBody"] | null;
@@ -2656,7 +2886,10 @@ export interface components {
         };
         /** @description The response to a send. A retry gets the same email with its current state. */
         SendReceiptBody: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the email was accepted.
+             */
             created_at: string;
             dedupe: components["schemas"]["DedupeBody"];
             /**
@@ -2677,6 +2910,7 @@ export interface components {
             guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
             /** @description The guards that hold the email. It leaves when none is left. */
             holds?: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
+            /** @description Id of the email. */
             id: string;
             /** @description The Message-ID header, with angle brackets. */
             message_id: string;
@@ -2686,7 +2920,10 @@ export interface components {
             policy?: components["schemas"]["PolicyStepBody"][] | null;
             /** @description Id of the next version, if the email was resent. */
             resent_as?: string | null;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Revision; grows with every change.
+             */
             rev: number;
             /**
              * @description `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`
@@ -2699,9 +2936,13 @@ export interface components {
         };
         /** @description An attachment, without its bytes. */
         SentAttachmentBody: {
+            /** @description Content-ID, if the HTML refers to the attachment. */
             content_id?: string | null;
+            /** @description Declared content type. */
             content_type?: string | null;
+            /** @description File name as sent. */
             filename?: string | null;
+            /** @description Size in bytes. */
             size: number;
         };
         /** @description The session of the person who signed in. */
@@ -2716,21 +2957,16 @@ export interface components {
              */
             expires_at?: string | null;
             /** @description Other teams, to which `PATCH /v1/session` changes. */
-            other_teams: components["schemas"]["SessionTeamBody"][];
+            other_teams: components["schemas"]["TeamRefBody"][];
             person: components["schemas"]["PersonBody"];
             /** @description What the person may do, as scopes of API keys. */
             scopes: ("send" | "read" | "reply" | "secrets" | "approve" | "admin" | "operator")[];
-            team: components["schemas"]["SessionTeamBody"];
+            team: components["schemas"]["TeamRefBody"];
         };
         /** @description A change of the session. */
         SessionPatchBody: {
             /** @description Id of the team to act in. */
             team: string;
-        };
-        /** @description A team of the person. */
-        SessionTeamBody: {
-            id: string;
-            name: string;
         };
         /** @description A team's settings. */
         SettingsBody: {
@@ -2751,6 +2987,7 @@ export interface components {
              */
             reply_to: "allow" | "flag" | "refuse";
             retention: components["schemas"]["RetentionBody"];
+            team: components["schemas"]["TeamRefBody"];
             /** @description The time zone in which the days and months of budgets begin, by its IANA name, such as `Europe/Berlin`. */
             time_zone: string;
             unsubscribe: components["schemas"]["UnsubscribeSettingsBody"];
@@ -2876,7 +3113,7 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Number of calls that were answered with one of these emails instead of a second one.
+             * @description Number of repeated calls: they got one of these emails back, or were refused because they asked for a different email.
              */
             duplicates: number;
             /** @description Number of handoffs by their current state. An email to several recipients may have several. */
@@ -2926,12 +3163,18 @@ export interface components {
         };
         /** @description A duplicate call that was answered with an earlier email. */
         SuppressedCallBody: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the duplicate call came.
+             */
             at: string;
             call?: components["schemas"]["CallTraceBody"] | null;
             /** @description Id of the API key of the call. */
             caller?: string | null;
-            /** @enum {string} */
+            /**
+             * @description How the call came.
+             * @enum {string}
+             */
             channel: "http" | "batch" | "cli" | "resend" | "usesend" | "mcp" | "agentmail" | "outbox";
             /**
              * @description `key_replay payload_differs mismatch already_answered`
@@ -2970,7 +3213,9 @@ export interface components {
         TagBody: string | components["schemas"]["TagPair"];
         /** @description A tag with a value. */
         TagPair: {
+            /** @description Name of the tag. */
             name: string;
+            /** @description Value of the tag. */
             value?: string | null;
         };
         /** @description A team. */
@@ -2992,6 +3237,11 @@ export interface components {
         TeamPatchBody: {
             /** @description Whether sends must have an idempotency key or an intent. */
             require_keys: boolean;
+        };
+        /** @description The name of a team. */
+        TeamRefBody: {
+            id: string;
+            name: string;
         };
         /** @description A version of a template. */
         TemplateBody: {
@@ -3110,9 +3360,15 @@ export interface components {
         };
         /** @description A thread: messages and emails that reply to each other. */
         ThreadBody: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the thread began.
+             */
             created_at: string;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Number of sent emails.
+             */
             email_count: number;
             /** @description The latest 100 messages and 100 emails, oldest first; only when a single thread is read. */
             entries?: components["schemas"]["ThreadEntryBody"][] | null;
@@ -3126,8 +3382,11 @@ export interface components {
              * @description When the thread was marked as handled; null if it is not. A new message clears the mark.
              */
             handled_at?: string | null;
+            /** @description Id of the thread. */
             id: string;
+            /** @description Id of the inbox. */
             inbox_id: string;
+            /** @description Labels of the thread. */
             labels: string[];
             /**
              * Format: date-time
@@ -3135,11 +3394,18 @@ export interface components {
              */
             last_activity_at: string;
             lease?: components["schemas"]["LeaseHolderBody"] | null;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Number of received messages.
+             */
             message_count: number;
             replies?: components["schemas"]["ReplyCountsBody"] | null;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Revision; grows with every change.
+             */
             rev: number;
+            /** @description Subject of the first message. */
             subject: string;
         };
         /** @description An entry of a thread: a received message or a sent email. */
@@ -3168,8 +3434,12 @@ export interface components {
         };
         /** @description An entry in the timeline of an email. */
         TimelineEntryBody: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
             at: string;
+            /** @description What happened, in a sentence. */
             description: string;
         };
         /** @description A transport: an SMTP relay or provider that emails are sent through. */
@@ -3216,8 +3486,11 @@ export interface components {
         TtlBody: string | components["schemas"]["TtlClass"];
         /** @description Key lifetime for a recurring email: twice its interval. */
         TtlClass: {
-            /** @description Always `scheduled`. */
-            class: string;
+            /**
+             * @description Always `scheduled`.
+             * @enum {string}
+             */
+            class: "scheduled";
             /** @description How often the email recurs, such as `7d`. */
             interval: string;
         };
@@ -3249,21 +3522,38 @@ export interface components {
         };
         /** @description A watch: one run of an agent that waits for mail. */
         WatchBody: {
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description How often the agent may ask for the mail again.
+             */
             budget: number;
             /** @description Only messages after this cursor count. */
             cursor: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the watch ends.
+             */
             deadline: string;
+            /** @description Id of the watch. */
             id: string;
+            /** @description Id of the inbox. */
             inbox_id: string;
             /** @description Whether only messages with an authenticated sender count. */
             require_auth: boolean;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description How often the agent asked for the mail again.
+             */
             resends_used: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Revision; grows with every change.
+             */
             rev: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the watch started.
+             */
             started_at: string;
         };
         /** @description A claim that you have. */

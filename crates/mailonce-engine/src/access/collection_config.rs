@@ -1,6 +1,6 @@
 //! The credentials and settings with which a source's mail is fetched.
 
-use crate::{access::Access, runtime::vault::SecretLocation};
+use crate::{access::Sources, runtime::vault::SecretLocation};
 use mailonce_core::{
     id::TeamId,
     inbound::provider_mail::ProviderAccount,
@@ -40,7 +40,7 @@ pub(crate) fn api_key_location(team: TeamId, record: Uuid) -> SecretLocation {
     SecretLocation { team, record, purpose: "collect" }
 }
 
-impl Access {
+impl Sources {
     /// Checks a configuration and seals its credential. `None` when the configuration is empty.
     pub(crate) fn seal_collection_config(
         &self,

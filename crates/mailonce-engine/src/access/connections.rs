@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::{
     access::{
-        Access,
+        Access, Connections,
         api_keys::{CachedCredential, CredentialKind, credential_hash},
         caller::Caller,
         oauth_tokens::{ACCESS_TOKEN_PREFIX, parse_token},
@@ -95,6 +95,35 @@ impl Access {
         self.ctx.secret.mac("connection", &[id.0.as_bytes()])
     }
 
+    /// A connection of any team.
+    pub(super) async fn find_connection(&self, id: ConnectionId) -> Result<Option<(Record, Connection)>, Problem> {
+        let record = self.ctx.store.record_of_any_team(RecordKind::Connection, id.0).await.map_err(unavailable)?;
+        record.map(|record| Ok((record.clone(), records::decode(&record)?))).transpose()
+    }
+
+    /// Refuses the credential of a connection that is over. Returns the scopes that the person's role still allows.
+    pub(super) async fn check_connection(
+        &self,
+        key: &ApiKey,
+        person: Option<&Person>,
+    ) -> Result<Vec<ApiKeyScope>, Problem> {
+        let person = person.ok_or_else(|| connection_over("the person was removed"))?;
+        let signed_out = || connection_over("the person signed out everywhere");
+        if key.revoked_at.is_some() {
+            return Err(signed_out());
+        }
+        let record = self.ctx.store.record(key.team, RecordKind::Connection, key.id.0).await.map_err(unavailable)?;
+        let connection = record.as_ref().map(records::decode::<Connection>).transpose()?;
+        let connection = connection.filter(|connection| connection.ended.is_none());
+        let connection = connection.ok_or_else(|| connection_over("it was ended"))?;
+        if person.has_signed_out_since(connection.sign_outs, key.created_at) {
+            return Err(signed_out());
+        }
+        Ok(connection.allowed_scopes(&person.scopes()))
+    }
+}
+
+impl Connections {
     /// Connects a client for the person who signed in. Returns the code that the client exchanges for tokens.
     pub async fn approve_connection(&self, caller: &Caller, approval: ConnectionApproval) -> Result<String, Problem> {
         let access = caller.key.details.on_behalf_of.as_ref();
@@ -136,7 +165,7 @@ impl Access {
         let key = ApiKey {
             id: ApiKeyId(id.0),
             team,
-            hash: self.connection_hash(id),
+            hash: self.access.connection_hash(id),
             details: ApiKeyDetails {
                 inboxes: approval.inboxes.iter().map(ToString::to_string).collect(),
                 on_behalf_of: Some(access),
@@ -191,12 +220,6 @@ impl Access {
         }
     }
 
-    /// A connection of any team.
-    pub(super) async fn find_connection(&self, id: ConnectionId) -> Result<Option<(Record, Connection)>, Problem> {
-        let record = self.ctx.store.record_of_any_team(RecordKind::Connection, id.0).await.map_err(unavailable)?;
-        record.map(|record| Ok((record.clone(), records::decode(&record)?))).transpose()
-    }
-
     /// Saves a change of a connection. Returns false when it changed since it was read.
     pub(super) async fn save_connection(&self, record: &Record, next: &Connection) -> Result<bool, Problem> {
         let json = records::encode(next)?;
@@ -216,12 +239,12 @@ impl Access {
         reason: ConnectionEndReason,
     ) -> Result<(), Problem> {
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let Some((record, connection)) = self.find_connection(id).await? else { return Ok(()) };
+            let Some((record, connection)) = self.access.find_connection(id).await? else { return Ok(()) };
             let next = connection.ended(reason, self.ctx.now());
             let saved = if next == connection { Ok(true) } else { self.save_connection(&record, &next).await };
-            self.credentials.clear();
+            self.access.credentials.clear();
             if saved? {
-                self.check_active_keys().await;
+                self.access.check_active_keys().await;
                 return Ok(());
             }
         }
@@ -262,10 +285,10 @@ impl Access {
             return Ok(None);
         }
         let id = ConnectionId(record.id);
-        let person = self.person_of(record.team, connection.person).await?;
+        let person = self.access.person_of(record.team, connection.person).await?;
         let person = person.filter(|view| !view.person.has_signed_out_since(connection.sign_outs, record.created_at));
         let Some(person) = person else { return Ok(None) };
-        let found = self.ctx.store.api_key_by_hash(self.connection_hash(id)).await.map_err(unavailable)?;
+        let found = self.ctx.store.api_key_by_hash(self.access.connection_hash(id)).await.map_err(unavailable)?;
         let last_used_at = found.and_then(|(key, _)| key.last_used_at);
         Ok(Some(ConnectionView { id, person, created_at: record.created_at, last_used_at, connection }))
     }
@@ -288,36 +311,15 @@ impl Access {
         Ok(view)
     }
 
-    /// Refuses the credential of a connection that is over. Returns the scopes that the person's role still allows.
-    pub(super) async fn check_connection(
-        &self,
-        key: &ApiKey,
-        person: Option<&Person>,
-    ) -> Result<Vec<ApiKeyScope>, Problem> {
-        let person = person.ok_or_else(|| connection_over("the person was removed"))?;
-        let signed_out = || connection_over("the person signed out everywhere");
-        if key.revoked_at.is_some() {
-            return Err(signed_out());
-        }
-        let record = self.ctx.store.record(key.team, RecordKind::Connection, key.id.0).await.map_err(unavailable)?;
-        let connection = record.as_ref().map(records::decode::<Connection>).transpose()?;
-        let connection = connection.filter(|connection| connection.ended.is_none());
-        let connection = connection.ok_or_else(|| connection_over("it was ended"))?;
-        if person.has_signed_out_since(connection.sign_outs, key.created_at) {
-            return Err(signed_out());
-        }
-        Ok(connection.allowed_scopes(&person.scopes()))
-    }
-
     /// Authenticates the client of a connection by an access token. `resource` is the URL that it calls.
     pub async fn authenticate_access_token(&self, token: &str, resource: &str) -> Result<Caller, Problem> {
         let now = self.ctx.now();
         let hash = credential_hash(&self.ctx.secret, CredentialKind::AccessToken, token);
-        let known = match self.credentials.get(&hash, now) {
+        let known = match self.access.credentials.get(&hash, now) {
             Some(known) => known,
             None => self.load_access_token((token, hash), resource, now).await?,
         };
-        self.caller_of(&known, Channel::Mcp, now)
+        self.access.caller_of(&known, Channel::Mcp, now)
     }
 
     async fn load_access_token(
@@ -327,7 +329,7 @@ impl Access {
         now: Time,
     ) -> Result<Arc<CachedCredential>, Problem> {
         let (id, _) = parse_token(ACCESS_TOKEN_PREFIX, token).ok_or_else(unknown_access_token)?;
-        let (_, connection) = self.find_connection(id).await?.ok_or_else(unknown_access_token)?;
+        let (_, connection) = self.access.find_connection(id).await?.ok_or_else(unknown_access_token)?;
         let digits = hex(&hash);
         let mut tokens = connection.access_tokens.iter();
         let found = tokens.find(|known| known.hash.as_bytes().ct_eq(digits.as_bytes()).into());
@@ -336,11 +338,11 @@ impl Access {
             let detail = format!("the access token is for {}, not for {resource}", connection.resource);
             return Err(Problem::new(Code::Unauthorized, detail));
         }
-        let stored = self.ctx.store.api_key_by_hash(self.connection_hash(id)).await.map_err(unavailable)?;
+        let stored = self.ctx.store.api_key_by_hash(self.access.connection_hash(id)).await.map_err(unavailable)?;
         let (mut key, team) = stored.ok_or_else(unknown_access_token)?;
         key.details.expires_at = Some(found.expires_at);
-        self.apply_role(&mut key, now).await?;
-        let restriction = self.inbox_restriction_of(&key).await.map_err(unavailable)?;
-        Ok(self.credentials.put(hash, (key, team), restriction, now))
+        self.access.apply_role(&mut key, now).await?;
+        let restriction = self.access.inbox_restriction_of(&key).await.map_err(unavailable)?;
+        Ok(self.access.credentials.put(hash, (key, team), restriction, now))
     }
 }

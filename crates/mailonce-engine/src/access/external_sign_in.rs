@@ -17,7 +17,7 @@ use std::net::IpAddr;
 
 use crate::{
     access::{
-        Access,
+        People,
         oauth_tokens::challenge_of,
         people::PersonView,
         sessions::{NewSession, SignIn},
@@ -71,7 +71,7 @@ fn refused(detail: impl Into<String>) -> Problem {
     Problem::new(Code::LinkGone, detail)
 }
 
-impl Access {
+impl People {
     /// Begins a sign-in.
     pub fn new_external_flow(&self) -> ExternalFlow {
         let mut random = [0; 32];
@@ -129,7 +129,7 @@ impl Access {
     }
 
     async fn teams_of_identity(&self, identity: &ExternalIdentity) -> Result<Vec<TeamId>, Problem> {
-        let teams = self.teams().await?;
+        let teams = self.access.teams().await?;
         let Some(names) = &identity.teams else {
             let is_only = teams.len() == 1;
             let only = teams.into_iter().next().filter(|_| is_only).map(|team| vec![team.id]);
@@ -165,7 +165,7 @@ impl Access {
     /// names no role. Otherwise a person who may not sign in any more would go on getting approval links.
     async fn remove_lost_people(&self, identity: &ExternalIdentity, kept: &[TeamId]) -> Result<(), Problem> {
         let (name, kind, mut has_removed) = (self.account_name(identity), RecordKind::Person, false);
-        for team in self.teams().await? {
+        for team in self.access.teams().await? {
             if identity.role.is_some() && (identity.teams.is_none() || kept.contains(&team.id)) {
                 continue;
             }
@@ -174,8 +174,8 @@ impl Access {
             has_removed |= self.ctx.store.remove_record(team.id, kind, record.id).await.map_err(unavailable)?.is_some();
         }
         if has_removed {
-            self.clear_credentials();
-            self.check_active_keys().await;
+            self.access.clear_credentials();
+            self.access.check_active_keys().await;
         }
         Ok(())
     }

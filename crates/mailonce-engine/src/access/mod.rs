@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use crate::runtime::context::Context;
 
-/// Authenticates callers, and manages API keys, domains, sources and settings of teams.
+/// Authenticates callers, and manages API keys, domains and settings of teams.
 pub struct Access {
     ctx: Arc<Context>,
     credentials: api_keys::CredentialCache,
@@ -48,5 +48,40 @@ impl Access {
             key_generation: tokio::sync::Mutex::default(),
             ctx,
         }
+    }
+}
+
+/// People of a team: who they are, how they sign in, and their sessions.
+pub struct People {
+    ctx: Arc<Context>,
+    access: Arc<Access>,
+}
+
+impl People {
+    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {
+        Self { ctx, access }
+    }
+}
+
+/// Clients that people connected over OAuth, and their tokens.
+pub struct Connections {
+    ctx: Arc<Context>,
+    access: Arc<Access>,
+}
+
+impl Connections {
+    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {
+        Self { ctx, access }
+    }
+}
+
+/// Providers that send events and mail to a team.
+pub struct Sources {
+    ctx: Arc<Context>,
+}
+
+impl Sources {
+    pub(crate) fn new(ctx: Arc<Context>) -> Self {
+        Self { ctx }
     }
 }

@@ -7,9 +7,9 @@ use mailonce_core::{
 };
 use std::net::IpAddr;
 
-use crate::{access::Access, runtime::problems::unavailable};
+use crate::{access::Connections, runtime::problems::unavailable};
 
-impl Access {
+impl Connections {
     /// Registers a client. A network may do so 20 times an hour.
     pub async fn register_oauth_client(
         &self,

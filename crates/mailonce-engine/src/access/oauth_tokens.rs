@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use crate::{
     access::{
-        Access,
+        Connections,
         api_keys::{CredentialKind, credential_hash},
         people::MAX_CONFLICT_RETRIES,
     },
@@ -105,9 +105,9 @@ struct RefreshTokenParts {
     hash: String,
 }
 
-impl Access {
+impl Connections {
     pub(super) fn new_code(&self, id: ConnectionId) -> String {
-        format!("{CODE_PREFIX}{}_{}", id.0.simple(), self.random_letters())
+        format!("{CODE_PREFIX}{}_{}", id.0.simple(), self.access.random_letters())
     }
 
     pub(super) fn code_hash(&self, code: &str) -> String {
@@ -119,7 +119,7 @@ impl Access {
     }
 
     fn new_refresh_token(&self, id: ConnectionId, generation: u32) -> String {
-        let rest = format!("{generation}-{}", self.random_letters());
+        let rest = format!("{generation}-{}", self.access.random_letters());
         format!("{REFRESH_TOKEN_PREFIX}{}_{rest}-{}", id.0.simple(), self.refresh_token_mac(id, &rest))
     }
 
@@ -143,7 +143,7 @@ impl Access {
         let challenge = challenge_of(grant.verifier);
         let exchange = CodeExchange { client: grant.client, redirect_uri: grant.redirect_uri, challenge: &challenge };
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let (record, connection) = self.find_connection(id).await?.ok_or(GrantError::Unknown)?;
+            let (record, connection) = self.access.find_connection(id).await?.ok_or(GrantError::Unknown)?;
             let is_right: bool = connection.code.hash.as_bytes().ct_eq(hash.as_bytes()).into();
             if !is_right {
                 return Err(GrantError::Unknown);
@@ -169,7 +169,7 @@ impl Access {
         let parts = self.parse_refresh_token(token).ok_or(GrantError::Unknown)?;
         for _ in 0..MAX_CONFLICT_RETRIES {
             let gone = GrantError::Invalid("the connection has ended");
-            let (record, connection) = self.find_connection(parts.connection).await?.ok_or(gone)?;
+            let (record, connection) = self.access.find_connection(parts.connection).await?.ok_or(gone)?;
             let checked = connection.check_refresh_token((parts.generation, &parts.hash), client, self.ctx.now());
             self.end_if_stolen(parts.connection, checked).await?;
             if connection.resource != resource {
@@ -200,11 +200,11 @@ impl Access {
 
     /// Stores new tokens of a connection. `None` when it changed since it was read.
     async fn issue_tokens(&self, record: &Record, connection: &Connection) -> Result<Option<NewTokens>, GrantError> {
-        let person = self.person_of(record.team, connection.person).await?;
+        let person = self.access.person_of(record.team, connection.person).await?;
         let person = person.filter(|view| !view.person.has_signed_out_since(connection.sign_outs, record.created_at));
         let person = person.ok_or(GrantError::Invalid("the person was removed or signed out everywhere"))?;
         let (id, now): (_, Time) = (ConnectionId(record.id), self.ctx.now());
-        let access_token = format!("{ACCESS_TOKEN_PREFIX}{}_{}", id.0.simple(), self.random_letters());
+        let access_token = format!("{ACCESS_TOKEN_PREFIX}{}_{}", id.0.simple(), self.access.random_letters());
         let refresh_token = self.new_refresh_token(id, connection.generation + 1);
         let access_hash = hex(&credential_hash(&self.ctx.secret, CredentialKind::AccessToken, &access_token));
         let next = connection.with_tokens(access_hash, self.refresh_token_hash(&refresh_token), now);
@@ -218,7 +218,7 @@ impl Access {
     /// are unknown are ignored.
     pub async fn revoke_token(&self, token: &str, client: OauthClientId) -> Result<(), GrantError> {
         if let Some(parts) = self.parse_refresh_token(token) {
-            let Some((_, connection)) = self.find_connection(parts.connection).await? else { return Ok(()) };
+            let Some((_, connection)) = self.access.find_connection(parts.connection).await? else { return Ok(()) };
             if connection.client != client {
                 return Err(GrantError::Invalid("the token belongs to another client"));
             }
@@ -227,7 +227,7 @@ impl Access {
         let Some((id, _)) = parse_token(ACCESS_TOKEN_PREFIX, token) else { return Ok(()) };
         let hash = hex(&credential_hash(&self.ctx.secret, CredentialKind::AccessToken, token));
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let Some((record, mut connection)) = self.find_connection(id).await? else { return Ok(()) };
+            let Some((record, mut connection)) = self.access.find_connection(id).await? else { return Ok(()) };
             let is_other = |known: &TokenHash| known.hash != hash;
             if connection.access_tokens.iter().all(is_other) {
                 return Ok(());
@@ -237,7 +237,7 @@ impl Access {
             }
             connection.access_tokens.retain(is_other);
             let saved = self.save_connection(&record, &connection).await;
-            self.credentials.clear();
+            self.access.credentials.clear();
             if saved? {
                 return Ok(());
             }

@@ -16,7 +16,7 @@ use mailonce_core::{
 use uuid::Uuid;
 
 use crate::{
-    access::{Access, api_keys::check_name, caller::Caller},
+    access::{Access, People, api_keys::check_name, caller::Caller},
     runtime::{
         keyed_call::{KeyedCall, operation},
         problems::{key_mismatch, unavailable},
@@ -79,6 +79,29 @@ fn person_not_found(id: PersonId) -> Problem {
 }
 
 impl Access {
+    pub(crate) async fn person_of(&self, team: TeamId, id: PersonId) -> Result<Option<PersonView>, Problem> {
+        let record = self.ctx.store.record(team, RecordKind::Person, id.0).await.map_err(unavailable)?;
+        record.as_ref().map(PersonView::of).transpose()
+    }
+
+    /// Everybody in a team.
+    pub(crate) async fn people_of(&self, team: TeamId) -> Result<Vec<PersonView>, Problem> {
+        let (mut people, mut before) = (Vec::new(), None);
+        loop {
+            let page = self.ctx.store.records(team, RecordKind::Person, before, limits::PAGE_ROWS).await;
+            let page = page.map_err(unavailable)?;
+            for record in &page.rows {
+                people.push(PersonView::of(record)?);
+            }
+            before = page.next;
+            if before.is_none() {
+                return Ok(people);
+            }
+        }
+    }
+}
+
+impl People {
     /// Adds a person to the caller's team.
     pub async fn create_person(
         &self,
@@ -114,34 +137,13 @@ impl Access {
     /// One person of the caller's team.
     pub async fn person(&self, caller: &Caller, id: PersonId) -> Result<PersonView, Problem> {
         require_people_access(caller)?;
-        self.person_of(caller.team.id, id).await?.ok_or_else(|| person_not_found(id))
+        self.access.person_of(caller.team.id, id).await?.ok_or_else(|| person_not_found(id))
     }
 
     /// The person who was added under a name, whatever name is shown now.
     pub async fn person_added_as(&self, team: TeamId, name: &str) -> Result<Option<PersonView>, Problem> {
         let record = self.ctx.store.record_by_name(team, RecordKind::Person, name.trim()).await.map_err(unavailable)?;
         record.as_ref().map(PersonView::of).transpose()
-    }
-
-    pub(crate) async fn person_of(&self, team: TeamId, id: PersonId) -> Result<Option<PersonView>, Problem> {
-        let record = self.ctx.store.record(team, RecordKind::Person, id.0).await.map_err(unavailable)?;
-        record.as_ref().map(PersonView::of).transpose()
-    }
-
-    /// Everybody in a team.
-    pub(crate) async fn people_of(&self, team: TeamId) -> Result<Vec<PersonView>, Problem> {
-        let (mut people, mut before) = (Vec::new(), None);
-        loop {
-            let page = self.ctx.store.records(team, RecordKind::Person, before, limits::PAGE_ROWS).await;
-            let page = page.map_err(unavailable)?;
-            for record in &page.rows {
-                people.push(PersonView::of(record)?);
-            }
-            before = page.next;
-            if before.is_none() {
-                return Ok(people);
-            }
-        }
     }
 
     /// Changes a person, who must still have the given revision. Other nodes see it within a second.
@@ -160,7 +162,7 @@ impl Access {
         let mut edit = record.edit(records::encode(&normalize(person)?)?);
         edit.rev = rev;
         let changed = self.ctx.store.change_record(edit, None, self.ctx.now()).await;
-        self.credentials.clear();
+        self.access.credentials.clear();
         match changed.map_err(unavailable)? {
             IdempotentResult::Done(RecordChangeResult::Changed(record)) => PersonView::of(&record),
             IdempotentResult::Done(RecordChangeResult::Stale(record)) => {
@@ -176,9 +178,9 @@ impl Access {
     pub async fn remove_person(&self, caller: &Caller, id: PersonId) -> Result<PersonView, Problem> {
         require_people_access(caller)?;
         let removed = self.ctx.store.remove_record(caller.team.id, RecordKind::Person, id.0).await;
-        self.credentials.clear();
+        self.access.credentials.clear();
         let removed = removed.map_err(unavailable)?.ok_or_else(|| person_not_found(id))?;
-        self.check_active_keys().await;
+        self.access.check_active_keys().await;
         PersonView::of(&removed)
     }
 
@@ -220,10 +222,10 @@ impl Access {
             let person: Person = records::decode(&record)?;
             let edit = record.edit(records::encode(&person.signed_out(now))?);
             let changed = self.ctx.store.change_record(edit, operation.clone(), now).await;
-            self.credentials.clear();
+            self.access.credentials.clear();
             match changed.map_err(unavailable)? {
                 IdempotentResult::Done(RecordChangeResult::Changed(record)) => {
-                    self.check_active_keys().await;
+                    self.access.check_active_keys().await;
                     return PersonView::of(&record);
                 }
                 IdempotentResult::Replayed(_) => return PersonView::of(&record),
@@ -236,8 +238,8 @@ impl Access {
 
     /// Ends all sessions and connections of everybody. For a restored ledger, which has sessions that ended since.
     pub async fn sign_out_everybody(&self) -> Result<(), Problem> {
-        for team in self.teams().await? {
-            for view in self.people_of(team.id).await? {
+        for team in self.access.teams().await? {
+            for view in self.access.people_of(team.id).await? {
                 self.end_all_sessions(team.id, view.id, None).await?;
             }
         }
@@ -284,7 +286,7 @@ impl Access {
                 return Ok(view);
             }
             let changed = self.ctx.store.change_record(existing.edit(records::encode(&next)?), None, now).await;
-            self.credentials.clear();
+            self.access.credentials.clear();
             if let IdempotentResult::Done(RecordChangeResult::Changed(record)) = changed.map_err(unavailable)? {
                 return PersonView::of(&record);
             }

@@ -1,6 +1,6 @@
 //! The polling cursor of a source: where the next round starts, which mail was already seen, and when a round is due.
 
-use crate::access::{Access, sources::PollStatus};
+use crate::access::{Sources, sources::PollStatus};
 use mailonce_core::{
     id::{SourceId, TeamId},
     inbound::provider_mail::{FetchError, MailListPage},
@@ -130,7 +130,7 @@ fn corrupt_cursor(error: &serde_json::Error) -> StoreError {
     StoreError::Corrupt(format!("the polling cursor of a source cannot be decoded: {error}"))
 }
 
-impl Access {
+impl Sources {
     /// The status of a source's polling, for its view.
     pub(crate) async fn poll_status(&self, team: TeamId, id: SourceId) -> Result<PollStatus, StoreError> {
         let record = self.ctx.store.record_by_name(team, RecordKind::Poll, &id.to_string()).await?;

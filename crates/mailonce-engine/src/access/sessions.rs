@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::{
     access::{
-        Access,
+        People,
         api_keys::{CredentialKind, credential_hash},
         caller::Caller,
         people::PersonView,
@@ -126,7 +126,7 @@ pub(super) fn check_session(
     Ok(person.scopes())
 }
 
-impl Access {
+impl People {
     /// Makes a link that signs a person of the caller's team in, or returns the one that an earlier call with the same key
     /// made.
     pub async fn create_sign_in_link(
@@ -183,7 +183,7 @@ impl Access {
     ) -> Result<(NewSignInLink, Record), Problem> {
         self.remove_expired_links(team).await?;
         let now = self.ctx.now();
-        let (id, secret, expires_at) = (self.ctx.new_id(now), self.new_secret(), now.plus(LINK_MS));
+        let (id, secret, expires_at) = (self.ctx.new_id(now), self.access.new_secret(), now.plus(LINK_MS));
         let link = SignInLink {
             person: person.id,
             secret_hash: self.link_hash(id, &secret),
@@ -229,7 +229,7 @@ impl Access {
                  `mailonce login`",
             ));
         }
-        let person = self.person_of(record.team, link.person).await?.ok_or_else(link_gone)?;
+        let person = self.access.person_of(record.team, link.person).await?.ok_or_else(link_gone)?;
         // Whoever signs out everywhere ends the links that were made before, too.
         if person.person.has_signed_out_since(link.sign_outs, record.created_at) {
             return Err(link_gone());
@@ -271,7 +271,7 @@ impl Access {
         signed_in_at: Time,
         expires_at: Time,
     ) -> Result<NewSession, Problem> {
-        let (now, secret) = (self.ctx.now(), self.new_secret());
+        let (now, secret) = (self.ctx.now(), self.access.new_secret());
         let mut sign_outs = sign_in.sign_outs;
         sign_outs.retain(|(_, count)| *count > 0);
         let access = PersonalAccess {
@@ -303,9 +303,9 @@ impl Access {
     /// The person of the calling session, and the teams that it may change to.
     pub async fn session_person(&self, caller: &Caller) -> Result<(PersonView, Vec<Team>), Problem> {
         let access = caller.key.details.on_behalf_of.as_ref().ok_or_else(not_a_session)?;
-        let view = self.person_of(caller.team.id, access.person).await?;
+        let view = self.access.person_of(caller.team.id, access.person).await?;
         let view = view.ok_or_else(|| session_ended("the person was removed"))?;
-        let mut teams = if access.other_teams.is_empty() { Vec::new() } else { self.teams().await? };
+        let mut teams = if access.other_teams.is_empty() { Vec::new() } else { self.access.teams().await? };
         teams.retain(|team| access.other_teams.iter().any(|(other, _)| *other == team.id));
         Ok((view, teams))
     }
@@ -315,7 +315,7 @@ impl Access {
         let access = caller.key.details.on_behalf_of.as_ref().ok_or_else(not_a_session)?;
         let not_found = || Problem::new(Code::NotFound, format!("you have no team {team}"));
         let (_, person) = *access.other_teams.iter().find(|(other, _)| *other == team).ok_or_else(not_found)?;
-        let view = self.person_of(team, person).await?.ok_or_else(not_found)?;
+        let view = self.access.person_of(team, person).await?.ok_or_else(not_found)?;
         let signed_in_at = signed_in_at(&caller.key);
         if view.person.has_signed_out_since(access.sign_outs_of(person), signed_in_at) {
             return Err(Problem::new(Code::NotFound, "you signed out of this team; sign in again to act in it"));
@@ -333,9 +333,9 @@ impl Access {
     /// Ends the calling session.
     pub async fn end_session(&self, caller: &Caller) -> Result<(), Problem> {
         let revoked = self.ctx.store.revoke_api_key(caller.team.id, caller.key.id, self.ctx.now()).await;
-        self.credentials.clear();
+        self.access.credentials.clear();
         revoked.map_err(unavailable)?;
-        self.check_active_keys().await;
+        self.access.check_active_keys().await;
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 
 use crate::{
     access::{
-        Access,
+        Access, Sources,
         caller::Caller,
         collection_config::{CollectionConfig, StoredCollectionConfig, api_key_location},
         source_credentials::{rotate, to_secrets},
@@ -241,6 +241,14 @@ fn view(record: &Record) -> Result<SourceView, Problem> {
 }
 
 impl Access {
+    /// A keyed hash of a call's content. A plain hash in the ledger would allow offline guesses of a secret in the
+    /// call.
+    pub fn keyed_digest(&self, meaning: &[u8]) -> [u8; 32] {
+        self.ctx.secret.mac("meaning", &[meaning])
+    }
+}
+
+impl Sources {
     /// Adds a source. Its name must be free.
     pub async fn create_source(
         &self,
@@ -292,12 +300,6 @@ impl Access {
             }
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
-    }
-
-    /// A keyed hash of a call's content. A plain hash in the ledger would allow offline guesses of a secret in the
-    /// call.
-    pub fn keyed_digest(&self, meaning: &[u8]) -> [u8; 32] {
-        self.ctx.secret.mac("meaning", &[meaning])
     }
 
     /// Events apply to the handoffs of one transport, so they need one. Mail needs none.
@@ -474,7 +476,7 @@ impl Access {
     }
 }
 
-impl Access {
+impl Sources {
     /// Wakes the fetches that wait for a source, because its credential or configuration changed.
     pub(crate) fn on_collection_changed(&self, source: SourceId) {
         self.ctx.inbound.fetch_limiter.clear_backoff(source);
@@ -482,7 +484,7 @@ impl Access {
     }
 }
 
-impl Access {
+impl Sources {
     /// The provider account from which a source's mail is fetched. The error is shown to people.
     pub(crate) fn provider_account(&self, record: &Record, details: &SourceDetails) -> Result<ProviderAccount, String> {
         let config = details.collecting.as_ref();

@@ -6,7 +6,7 @@
 
 use crate::{
     access::caller::Caller,
-    control::Control,
+    control::Budgets,
     runtime::{
         keyed_call::KeyedCall,
         problems::unavailable,
@@ -110,7 +110,7 @@ fn check_limit(budget: &Budget) -> Result<(), Problem> {
     Ok(())
 }
 
-impl Control {
+impl Budgets {
     /// Creates a budget. It counts from now on.
     pub async fn create_budget(
         &self,
@@ -135,7 +135,7 @@ impl Control {
         let new = (RecordKind::Budget, name, records::encode(budget)?);
         let created = self
             .ctx
-            .create_named(caller, new, keyed_call.as_ref(), |team| self.record_caches.budgets.invalidate(team))
+            .create_named(caller, new, keyed_call.as_ref(), |team| self.control.record_caches.budgets.invalidate(team))
             .await?;
         Ok(CreateOutcome { value: self.budget_view(created.value).await?, is_new: created.is_new })
     }
@@ -196,7 +196,7 @@ impl Control {
         let mut edit = record.edit(records::encode(&budget)?);
         edit.rev = rev;
         let changed = self.ctx.store.change_record(edit, None, self.ctx.now()).await;
-        self.record_caches.budgets.invalidate(team);
+        self.control.record_caches.budgets.invalidate(team);
         match changed.map_err(unavailable)? {
             IdempotentResult::Done(RecordChangeResult::Changed(record)) => self.budget_view(record).await,
             IdempotentResult::Done(RecordChangeResult::Stale(record)) => {
@@ -216,7 +216,7 @@ impl Control {
         caller.require_unrestricted_key()?;
         let (team, kind) = (caller.team.id, RecordKind::Budget);
         let removed = self.ctx.store.remove_record(team, kind, id).await;
-        self.record_caches.budgets.invalidate(team);
+        self.control.record_caches.budgets.invalidate(team);
         self.budget_view(removed.map_err(unavailable)?.ok_or_else(|| records::not_found(kind, &id.to_string()))?).await
     }
 
@@ -253,7 +253,7 @@ impl Control {
             let budget = serde_json::from_str(&record.json)?;
             Ok(CachedBudget { id: record.id, name: record.name, budget })
         };
-        self.cached_records(&self.record_caches.budgets, team, read, |_| {}).await
+        self.control.cached_records(&self.control.record_caches.budgets, team, read, |_| {}).await
     }
 
     /// The charges of a new email against the budgets of its team, its inbox and its API key.
@@ -313,7 +313,7 @@ impl Control {
     /// Releases email that waits for room in a budget, oldest first. Returns how many were released. A round that does
     /// not come to the end is continued by the next.
     pub async fn release_held_by_budget(&self) -> Result<usize, StoreError> {
-        let mut position = self.budget_release_position.lock().await;
+        let mut position = self.release_position.lock().await;
         let (mut after, mut round) = (position.take(), ReleaseRound::default());
         for _ in 0..HELD_PAGES_PER_ROUND {
             let emails = match self.ctx.store.emails_held_by_budget(after, HELD_PAGE_SIZE).await {
@@ -437,7 +437,8 @@ impl Control {
         if !is_alias(name) {
             return Cow::Borrowed(budget);
         }
-        let addresses = self.addresses_by_alias(team, recipients.iter().map(|recipient| recipient.address.as_str()));
+        let addresses =
+            self.control.addresses_by_alias(team, recipients.iter().map(|recipient| recipient.address.as_str()));
         match addresses.get(name) {
             Some(address) => {
                 Cow::Owned(Budget { scope: BudgetScope::Recipient(Some((*address).to_owned())), ..budget.clone() })
@@ -457,7 +458,7 @@ impl Control {
         let addresses: BTreeSet<String> = all.map(|address| address.to_ascii_lowercase()).collect();
         let addresses: Vec<String> = addresses.into_iter().collect();
         let are_new = if counts_new {
-            Box::pin(self.new_recipients(team, &addresses)).await?
+            Box::pin(self.control.new_recipients(team, &addresses)).await?
         } else {
             vec![false; addresses.len()]
         };

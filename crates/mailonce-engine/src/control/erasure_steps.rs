@@ -2,7 +2,7 @@
 
 use crate::{
     control::{
-        Control,
+        Erasures,
         suppressions::{SuppressionDetails, SuppressionScope},
     },
     events::message_texts::{remove_fields, strip_artifact_event, strip_message_event},
@@ -36,7 +36,7 @@ const FILE_IS_REWRITTEN: &str = "rewritten";
 /// Whether the erasure can go on at once, or has to wait for something in doubt.
 type GoesOn = bool;
 
-impl Control {
+impl Erasures {
     /// Makes one step of an erasure. Returns false when it has to wait.
     pub(super) async fn erasure_step(&self, team: TeamId, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
         let Some(address) = erasure.address.clone() else { return self.step_without_address(team, erasure).await };
@@ -277,7 +277,7 @@ impl Control {
                 return Ok(self.continue_after(erasure, Some(format!("{} {id}", kind.as_str()))));
             }
         }
-        self.forget_cached_records(eraser.team);
+        self.control.forget_cached_records(eraser.team);
         let next = RecordKind::ALL.iter().skip_while(|other| **other != kind).nth(1);
         Ok(self.continue_after(erasure, next.map(|kind| format!("{} -", kind.as_str()))))
     }
@@ -339,7 +339,7 @@ impl Control {
                 return Err(StoreError::Unreachable("a record changed while it was erased".into()));
             }
             if kind == RecordKind::Suppression {
-                self.index_suppression(team, &name);
+                self.control.index_suppression(team, &name);
             }
         }
         erasure.counts.records += 1;

@@ -5,7 +5,7 @@
 
 use crate::{
     access::caller::Caller,
-    control::Control,
+    control::Erasures,
     runtime::{
         keyed_call::{KeyedCall, operation},
         problems::{key_mismatch, unavailable},
@@ -89,7 +89,7 @@ fn view(record: &Record) -> Result<ErasureView, Problem> {
     Ok(ErasureView { id: record.id, erasure: records::decode(record)? })
 }
 
-impl Control {
+impl Erasures {
     /// Requests the erasure of a person. A request for the same person while one is running returns that one; a later
     /// request erases what came in since.
     pub async fn request_erasure(
@@ -238,7 +238,7 @@ impl Control {
             }
             if applied == 0 {
                 let reason = "people who were erased are erased again, because the ledger is from before";
-                self.stops.stop_installation(ERASURE_JOURNAL_AUTHOR, reason).await?;
+                self.control.stops.stop_installation(ERASURE_JOURNAL_AUTHOR, reason).await?;
                 self.active_erasures.has_no_journal_stop.store(false, Ordering::Relaxed);
             }
             let erasure = Erasure::from_journal(alias.clone(), requested_at, before);
@@ -293,7 +293,7 @@ impl Control {
                 return Ok(());
             }
         }
-        self.stops.end_installation_stop_of(ERASURE_JOURNAL_AUTHOR).await?;
+        self.control.stops.end_installation_stop_of(ERASURE_JOURNAL_AUTHOR).await?;
         self.active_erasures.has_no_journal_stop.store(true, Ordering::Relaxed);
         Ok(())
     }

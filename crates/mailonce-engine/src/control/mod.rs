@@ -47,10 +47,7 @@ pub struct Control {
     pub stops: stops::StopControl,
     /// Suppressed addresses, in memory.
     suppression_index: suppressions::SuppressionIndex,
-    active_erasures: erasures::ActiveErasures,
     retention_progress: tokio::sync::Mutex<retention::RetentionProgress>,
-    /// Where the next round that releases email held by budgets goes on.
-    budget_release_position: tokio::sync::Mutex<Option<(TeamId, EmailId)>>,
 }
 
 impl Control {
@@ -79,9 +76,35 @@ impl Control {
             access,
             record_caches: record_cache::RecordCaches::default(),
             suppression_index: suppressions::SuppressionIndex::default(),
-            active_erasures: erasures::ActiveErasures::default(),
             retention_progress: tokio::sync::Mutex::default(),
-            budget_release_position: tokio::sync::Mutex::default(),
         }
+    }
+}
+
+/// Limits on emails or recipients per period, and what each email counts for in them.
+pub struct Budgets {
+    ctx: Arc<Context>,
+    access: Arc<Access>,
+    control: Arc<Control>,
+    /// Where the next round that releases held email goes on.
+    release_position: tokio::sync::Mutex<Option<(TeamId, EmailId)>>,
+}
+
+impl Budgets {
+    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>, control: Arc<Control>) -> Self {
+        Self { ctx, access, control, release_position: tokio::sync::Mutex::default() }
+    }
+}
+
+/// Removes a person's address, names and mail.
+pub struct Erasures {
+    ctx: Arc<Context>,
+    control: Arc<Control>,
+    active_erasures: erasures::ActiveErasures,
+}
+
+impl Erasures {
+    pub(crate) fn new(ctx: Arc<Context>, control: Arc<Control>) -> Self {
+        Self { ctx, control, active_erasures: erasures::ActiveErasures::default() }
     }
 }

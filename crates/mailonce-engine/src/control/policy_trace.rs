@@ -1,6 +1,6 @@
 //! Policy traces: collects what each check decides about an email before it is accepted, and shows it later.
 
-use crate::{access::caller::Caller, control::Control};
+use crate::{access::caller::Caller, control::Budgets};
 use mailonce_core::{
     control::{
         budget::Charge,
@@ -79,7 +79,7 @@ fn rule_consequence(rule: &Rule, has_new_recipient: bool) -> Option<(PolicyVerdi
     holds.then_some((PolicyVerdict::Hold, "held the email for approval, because a recipient is new"))
 }
 
-impl Control {
+impl Budgets {
     /// Adds a step for each budget that an email counts against. The transaction that accepts the email decides whether
     /// they have room.
     pub(crate) async fn trace_budgets(&self, team: TeamId, charges: &[Charge], trace: &mut PolicyTrace) {

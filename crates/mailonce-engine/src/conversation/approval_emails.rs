@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::{
     access::{people::PersonView, sending_domains::FreezeError},
-    conversation::{Escalations, notification_attempts::DueNotice, notification_targets::describe},
+    conversation::{Notifications, notification_attempts::DueNotice, notification_targets::describe},
     handoff::transport_selector::{LOCAL_TRANSPORT, OutboundRoute},
     runtime::hex::hex,
 };
@@ -41,7 +41,7 @@ pub(super) fn attempt_limit_ms(route: &OutboundRoute) -> i64 {
     prepare.saturating_add(hand_over)
 }
 
-impl Escalations {
+impl Notifications {
     /// Sends one email about these questions to a person.
     pub(super) async fn email_questions(
         &self,

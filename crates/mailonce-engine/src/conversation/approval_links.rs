@@ -30,7 +30,7 @@ use uuid::Uuid;
 use crate::{
     access::caller::Caller,
     conversation::{
-        Escalations,
+        Notifications,
         escalations::{DecisionRequest, EscalationView},
     },
     runtime::{
@@ -119,7 +119,7 @@ pub(super) fn link_caller(team: Team, link: Uuid, addressee: Addressee, now: Tim
     Caller { key: Arc::new(key), team: Arc::new(team), channel: Channel::Http, call: None, inbox_restriction: None }
 }
 
-impl Escalations {
+impl Notifications {
     /// Makes the link by which a person of the caller's team decides a question. The same link again while it works.
     pub async fn create_approval_link(
         &self,
@@ -131,9 +131,9 @@ impl Escalations {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await?;
-        let view = self.escalation(caller, escalation).await?;
+        let view = self.escalations.escalation(caller, escalation).await?;
         if view.escalation.state != EscalationState::Open {
-            return Err(self.not_open(caller.team.id, view.rev, &view.escalation).await?);
+            return Err(self.escalations.not_open(caller.team.id, view.rev, &view.escalation).await?);
         }
         let invalid = |message: &str| Problem::invalid_field("person", message);
         let found = self.access.person_of(caller.team.id, person).await?;
@@ -249,7 +249,7 @@ impl Escalations {
     }
 
     async fn page_of(&self, record: &Record, link: &ApprovalLink, caller: &Caller) -> Result<ApprovalPage, Problem> {
-        let view = self.escalation(caller, link.escalation).await?;
+        let view = self.escalations.escalation(caller, link.escalation).await?;
         let addressee = self.addressee_name(record, link).await?;
         let state = match (&addressee, view.escalation.state) {
             (_, state) if state != EscalationState::Open => LinkState::Decided,
@@ -324,7 +324,7 @@ impl Escalations {
     /// decided.
     pub(super) async fn remove_old_links(&self, team: TeamId) -> Result<(), Problem> {
         let (kind, now) = (RecordKind::ApprovalLink, self.ctx.now());
-        if !self.notifications.begin_cleanup(team, now) {
+        if !self.progress.begin_cleanup(team, now) {
             return Ok(());
         }
         let mut before = None;
@@ -359,7 +359,7 @@ impl Escalations {
         let from = CallSource::of_client(client, AliasKey::of(&self.ctx.secret));
         CallOrigin::of_person(PersonId(link.addressee.id()), record.team, from, self.ctx.now()).set();
         let request = DecisionRequest { preview_digest: link.digest.clone(), ..request };
-        match self.resolve_escalation(&caller, link.escalation, request, None).await {
+        match self.escalations.resolve_escalation(&caller, link.escalation, request, None).await {
             Ok(_) => {
                 let page = self.page_of(&record, &link, &caller).await?;
                 Ok(ApprovalPage { decided_now: true, waiting: self.waiting_links(&record, &link).await?, ..page })

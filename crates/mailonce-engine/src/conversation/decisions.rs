@@ -90,7 +90,7 @@ impl Escalations {
     /// Removes the hold that an escalation is about. Whoever releases email that a budget holds overrides the budget.
     async fn release_hold(&self, team: TeamId, id: EmailId, reason: EscalationReason) -> Result<(), StoreError> {
         let Some(hold) = reason.hold() else { return Ok(()) };
-        if let Some(email) = self.control.release_hold(team, id, hold, hold == Guard::Budget).await? {
+        if let Some(email) = self.budgets.release_hold(team, id, hold, hold == Guard::Budget).await? {
             self.escalate_if_stuck(&email).await;
         }
         Ok(())
@@ -142,7 +142,7 @@ impl Escalations {
             reason.hold().map_or(email.holds, |hold| email.holds.without(hold)).without(Guard::Budget);
         new_email.guard_input.charges = self.charges_of_edited(&email, reason, now).await?;
         let mut trace = PolicyTrace::default();
-        self.control.trace_budgets(team, &new_email.guard_input.charges, &mut trace).await;
+        self.budgets.trace_budgets(team, &new_email.guard_input.charges, &mut trace).await;
         new_email.head.policy = Some(trace);
         // The edited email keeps the send time that the caller requested.
         new_email.due_at = email.requested_due_at(now);
@@ -171,7 +171,7 @@ impl Escalations {
         reason: EscalationReason,
         now: Time,
     ) -> Result<Vec<Charge>, StoreError> {
-        let mut charges = self.control.charges_of_held(email, now).await?;
+        let mut charges = self.budgets.charges_of_held(email, now).await?;
         for charge in charges.iter_mut().filter(|charge| charge.at_limit != AtLimit::Flag) {
             charge.at_limit = if reason == EscalationReason::Budget { AtLimit::Flag } else { AtLimit::Hold };
         }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use crate::{
     access::Access,
-    control::Control,
+    control::Budgets,
     handoff::Handoffs,
     inbox::Inboxes,
     outbound::{Drafts, Outbound},
@@ -36,28 +36,47 @@ use crate::{
 pub struct Escalations {
     ctx: Arc<Context>,
     access: Arc<Access>,
-    control: Arc<Control>,
+    budgets: Arc<Budgets>,
     inboxes: Arc<Inboxes>,
     handoffs: Arc<Handoffs>,
     outbound: Arc<Outbound>,
     /// Where the next round of the escalation worker resumes its scan.
     escalation_progress: escalation_worker::EscalationProgress,
-    /// Which notifications are being sent, and which need no further attempt.
-    notifications: notification_progress::NotificationProgress,
+    notification_progress: Arc<notification_progress::NotificationProgress>,
 }
 
 impl Escalations {
     pub(crate) fn new(
         ctx: Arc<Context>,
         access: Arc<Access>,
-        control: Arc<Control>,
+        budgets: Arc<Budgets>,
         inboxes: Arc<Inboxes>,
         handoffs: Arc<Handoffs>,
         outbound: Arc<Outbound>,
     ) -> Self {
         let escalation_progress = escalation_worker::EscalationProgress::default();
-        let notifications = notification_progress::NotificationProgress::default();
-        Self { ctx, access, control, inboxes, handoffs, outbound, escalation_progress, notifications }
+        let notification_progress = Arc::default();
+        Self { ctx, access, budgets, inboxes, handoffs, outbound, escalation_progress, notification_progress }
+    }
+}
+
+/// Tells people about escalations, by email and by cards of targets, and lets them decide by links.
+pub struct Notifications {
+    ctx: Arc<Context>,
+    access: Arc<Access>,
+    escalations: Arc<Escalations>,
+    /// Which notifications are being sent, and which need no further attempt.
+    progress: Arc<notification_progress::NotificationProgress>,
+}
+
+impl Notifications {
+    pub(crate) fn new(ctx: &Arc<Context>, access: &Arc<Access>, escalations: &Arc<Escalations>) -> Self {
+        Self {
+            ctx: Arc::clone(ctx),
+            access: Arc::clone(access),
+            escalations: Arc::clone(escalations),
+            progress: Arc::clone(&escalations.notification_progress),
+        }
     }
 }
 
@@ -65,7 +84,7 @@ impl Escalations {
 pub struct Conversations {
     pub(crate) ctx: Arc<Context>,
     pub(crate) access: Arc<Access>,
-    pub(crate) control: Arc<Control>,
+    pub(crate) budgets: Arc<Budgets>,
     pub(crate) inboxes: Arc<Inboxes>,
     pub(crate) handoffs: Arc<Handoffs>,
     pub(crate) outbound: Arc<Outbound>,

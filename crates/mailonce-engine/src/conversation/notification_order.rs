@@ -12,7 +12,7 @@ use mailonce_core::{
 };
 
 use crate::{
-    conversation::{Escalations, approval_links::LINK_MS, notification_progress::OpenQuestion},
+    conversation::{Notifications, approval_links::LINK_MS, notification_progress::OpenQuestion},
     runtime::{problems::unavailable, records},
 };
 
@@ -26,7 +26,7 @@ pub(super) fn notification_of(link: &ApprovalLink, asked: OpenQuestion) -> Optio
     link.notification.clone().filter(|_| issued_at(link) >= asked.asked_at)
 }
 
-impl Escalations {
+impl Notifications {
     /// Those of the due questions of which the person before was told long enough ago.
     pub(super) async fn due_after(
         &self,
@@ -42,7 +42,7 @@ impl Escalations {
             if due_at <= now {
                 ripe.push(asked);
             } else {
-                self.notifications.pause(asked, addressee, Some(due_at));
+                self.progress.pause(asked, addressee, Some(due_at));
             }
         }
         Ok(ripe)

@@ -12,7 +12,7 @@ use mailonce_core::{
 use crate::{
     access::{people::PersonView, settings::ApprovalEmails},
     conversation::{
-        Escalations,
+        Notifications,
         notification_progress::{OpenQuestion, RunningMark},
     },
     runtime::problems::unavailable,
@@ -64,7 +64,7 @@ pub(super) struct DueRecipient {
     pub(super) running: RunningMark,
 }
 
-impl Escalations {
+impl Notifications {
     /// Those whom no task is telling, with the questions that are due for them.
     pub(super) async fn due_recipients(
         &self,
@@ -80,9 +80,9 @@ impl Escalations {
             let delay_ms = if is_person { next_after_ms.saturating_mul(place) } else { 0 };
             let is_due = |question: &&OpenQuestion| {
                 recipient.due_at(question.asked_at, delay_ms).is_some_and(|at| at <= now)
-                    && !self.notifications.is_paused(**question, addressee, now)
+                    && !self.progress.is_paused(**question, addressee, now)
             };
-            let running = self.notifications.start(addressee.id());
+            let running = self.progress.start(addressee.id());
             let mut due: Vec<OpenQuestion> = questions.iter().filter(is_due).copied().collect();
             // The next person is told instead.
             if running.is_some() && !due.is_empty() && self.is_own_inbox(&recipient).await? {
@@ -132,7 +132,7 @@ impl Escalations {
 
     /// Logs why a person is not told, once.
     pub(super) fn report_obstacle(&self, view: &PersonView, why: &str) {
-        if self.notifications.is_new_obstacle(view.id, why) {
+        if self.progress.is_new_obstacle(view.id, why) {
             tracing::warn!(why, person = %view.id, "cannot tell a person of questions by email");
         }
     }

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::{
     access::caller::Caller,
     conversation::{
-        Escalations,
+        Notifications,
         escalations::{EscalationView, is_forbidden_in_question},
         notification_attempts::DueNotice,
     },
@@ -120,7 +120,7 @@ fn slack_card(title: &str, description: &str, url: &str) -> Value {
     })
 }
 
-impl Escalations {
+impl Notifications {
     /// Creates a target, or finds the one that an earlier call with the same key created. Its URL is never shown again.
     pub async fn create_notification_target(
         &self,

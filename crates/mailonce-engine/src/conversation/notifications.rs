@@ -23,7 +23,7 @@ use tokio::{
 use crate::{
     access::people::PersonView,
     conversation::{
-        Escalations,
+        Escalations, Notifications,
         approval_emails::attempt_limit_ms,
         approval_links::{LINK_MS, link_caller, link_expiry, preview_digest},
         notification_attempts::DueNotice,
@@ -49,6 +49,16 @@ const MAX_CONCURRENT_EMAILS: usize = 8;
 const MAX_SCAN_PAGES: usize = 100;
 
 impl Escalations {
+    /// Tells the notification round of a question that is open, which it may not find by itself.
+    pub(super) fn track_question(&self, record: &Record, escalation: &Escalation) {
+        let question = OpenQuestion { id: record.id, asked_at: escalation.asked_at(record.created_at) };
+        if question.asked_at > self.ctx.now().plus(-LINK_MS) {
+            self.notification_progress.track(record.team, question);
+        }
+    }
+}
+
+impl Notifications {
     /// Tells people of new questions until `stop` changes.
     pub async fn run_notifications(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut rounds = tokio::time::interval(INTERVAL);
@@ -76,7 +86,7 @@ impl Escalations {
             Vec::new()
         });
         for team in teams {
-            let Some(running) = self.notifications.start(team.id.0) else { continue };
+            let Some(running) = self.progress.start(team.id.0) else { continue };
             let service = Arc::clone(self);
             tasks.spawn(async move {
                 let due = service.due_questions(&team).await;
@@ -145,7 +155,7 @@ impl Escalations {
     async fn open_questions(&self, team: TeamId) -> Result<Vec<OpenQuestion>, Problem> {
         let now = self.ctx.now();
         let oldest = now.plus(-LINK_MS);
-        let from = self.notifications.scan_start(team, oldest);
+        let from = self.progress.scan_start(team, oldest);
         let (mut before, mut open) = (None, Vec::new());
         for _ in 0..MAX_SCAN_PAGES {
             let page = self.ctx.store.records(team, RecordKind::Escalation, before, limits::PAGE_ROWS).await;
@@ -167,15 +177,7 @@ impl Escalations {
                 break;
             }
         }
-        Ok(self.notifications.end_scan(team, &open, (oldest, now)))
-    }
-
-    /// Tells the notification round of a question that is open, which it may not find by itself.
-    pub(super) fn track_question(&self, record: &Record, escalation: &Escalation) {
-        let question = OpenQuestion { id: record.id, asked_at: escalation.asked_at(record.created_at) };
-        if question.asked_at > self.ctx.now().plus(-LINK_MS) {
-            self.notifications.track(record.team, question);
-        }
+        Ok(self.progress.end_scan(team, &open, (oldest, now)))
     }
 
     /// The notice about a question, if its recipient is to be told now.
@@ -196,12 +198,12 @@ impl Escalations {
         // Nothing is rendered for an attempt that is not due.
         let notification = known.as_ref().and_then(|(link, _)| notification_of(link, asked));
         if let Some(notification) = notification.filter(|outcome| outcome.due_at.is_none_or(|due_at| now < due_at)) {
-            self.notifications.pause(asked, addressee, notification.due_at);
+            self.progress.pause(asked, addressee, notification.due_at);
             return Ok(None);
         }
-        let view = self.escalation(&link_caller(team.clone(), asked.id, addressee, now), asked.id).await?;
+        let view = self.escalations.escalation(&link_caller(team.clone(), asked.id, addressee, now), asked.id).await?;
         if view.escalation.state != EscalationState::Open {
-            self.notifications.forget(team.id, asked.id);
+            self.progress.forget(team.id, asked.id);
             return Ok(None);
         }
         let (record, link) = match known {
@@ -259,14 +261,14 @@ impl Escalations {
         match recipient {
             Recipient::Target(target) => {
                 for notice in self.due_notices(team, due, recipient).await {
-                    let Some(notice) = self.begin_attempt(notice, POST_LIMIT_MS).await? else { continue };
+                    let Some(notice) = self.escalations.begin_attempt(notice, POST_LIMIT_MS).await? else { continue };
                     let outcome = self.post_question(target, &notice).await;
-                    self.end_attempt(&notice, &outcome).await?;
+                    self.escalations.end_attempt(&notice, &outcome).await?;
                 }
                 Ok(())
             }
             Recipient::Person { view, from } => {
-                if due.is_empty() || self.notifications.is_collecting(view.id, self.ctx.now()) {
+                if due.is_empty() || self.progress.is_collecting(view.id, self.ctx.now()) {
                     return Ok(());
                 }
                 let notices = self.due_notices(team, due, recipient).await;
@@ -292,13 +294,13 @@ impl Escalations {
             Err(why) => {
                 self.report_obstacle(view, &why);
                 let now = self.ctx.now();
-                self.notifications.collect_until(view.id, now.plus(OBSTACLE_MS), now);
+                self.progress.collect_until(view.id, now.plus(OBSTACLE_MS), now);
                 return Ok(());
             }
         };
         let mut notices = Vec::with_capacity(due.len());
         for notice in due {
-            notices.extend(self.begin_attempt(notice, attempt_limit_ms(&route)).await?);
+            notices.extend(self.escalations.begin_attempt(notice, attempt_limit_ms(&route)).await?);
         }
         if notices.is_empty() {
             return Ok(());
@@ -308,9 +310,9 @@ impl Escalations {
         // After a failure, questions are collected until the next attempt.
         let retry_at = notices.iter().filter_map(|notice| notice.retry_at(now)).min();
         let until = retry_at.filter(|_| outcome.is_err()).unwrap_or(now.plus(DIGEST_MS));
-        self.notifications.collect_until(view.id, until, now);
+        self.progress.collect_until(view.id, until, now);
         for notice in &notices {
-            self.end_attempt(notice, &outcome).await?;
+            self.escalations.end_attempt(notice, &outcome).await?;
         }
         Ok(())
     }

@@ -468,7 +468,7 @@ impl Conversations {
                 self.outbound.record_recent_send(caller, &keyed, &body, now);
                 self.escalations.escalate_if_stuck(&email).await;
                 let receipt = self.outbound.first_receipt(caller, &email);
-                let tightest_budget = self.control.tightest_budget(email.team, &charges).await;
+                let tightest_budget = self.budgets.tightest_budget(email.team, &charges).await;
                 Ok(with_fence(SendReceipt { tightest_budget, ..receipt }, &thread))
             }
             ReplyResult::KeyBound(bound) => self.outbound.replay_bound(caller, &keyed, bound, now),
@@ -484,7 +484,7 @@ impl Conversations {
                 refused.map_err(|problem| with_policy(caller, &keyed, problem, &trace))
             }
             ReplyResult::OverBudget(exceeded) => {
-                let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
+                let problem = self.budgets.quota_exceeded(caller.team.id, &exceeded).await;
                 trace.record_budget(exceeded.policy_step());
                 Err(with_policy(caller, &keyed, problem.with_extension("guard", "budget"), &trace))
             }

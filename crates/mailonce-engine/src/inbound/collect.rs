@@ -87,7 +87,7 @@ impl Inbound {
             Err(problem) => return Ok(Err(problem.detail)),
         };
         let held = format!("{} holds the mail as {}", details.kind, notice.id);
-        Ok(match self.access.provider_account(&record, &details) {
+        Ok(match self.sources.provider_account(&record, &details) {
             Ok(account) => Ok(FetchTask { source, kind: details.kind, account, notice }),
             Err(why) => Err(format!("{held}; {why}")),
         })

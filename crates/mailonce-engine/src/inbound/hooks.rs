@@ -124,7 +124,7 @@ fn recipient_of(handoff: &Handoff, report: &HookEvent, alias: impl Fn(&Address) 
 impl Inbound {
     /// The source behind a webhook URL. The server calls this before it reads the request body.
     pub async fn find_hook(&self, id: SourceId) -> Result<SourceHook, Problem> {
-        Ok(SourceHook(self.access.live_source(id).await?))
+        Ok(SourceHook(self.sources.live_source(id).await?))
     }
 
     /// Handles a webhook request of a provider.

@@ -12,12 +12,12 @@ pub(crate) mod worker;
 
 use std::sync::Arc;
 
-use crate::{access::Access, control::Control, inbox::Inboxes, outbound::Outbound, runtime::context::Context};
+use crate::{access::Sources, control::Control, inbox::Inboxes, outbound::Outbound, runtime::context::Context};
 
 /// Receiving mail and provider events.
 pub struct Inbound {
     ctx: Arc<Context>,
-    access: Arc<Access>,
+    sources: Arc<Sources>,
     control: Arc<Control>,
     inboxes: Arc<Inboxes>,
     outbound: Arc<Outbound>,
@@ -27,11 +27,11 @@ pub struct Inbound {
 impl Inbound {
     pub(crate) fn new(
         ctx: Arc<Context>,
-        access: Arc<Access>,
+        sources: Arc<Sources>,
         control: Arc<Control>,
         inboxes: Arc<Inboxes>,
         outbound: Arc<Outbound>,
     ) -> Self {
-        Self { ctx, access, control, inboxes, outbound, certificate_cache: hooks::CertificateCache::default() }
+        Self { ctx, sources, control, inboxes, outbound, certificate_cache: hooks::CertificateCache::default() }
     }
 }

@@ -217,7 +217,7 @@ impl Inbound {
         let Some(source) = self.ctx.store.record(team, RecordKind::Source, id.0).await? else { return Ok(Err(never)) };
         let Ok(details) = records::decode::<SourceDetails>(&source) else { return Ok(Err(never)) };
         let Some(interval) = details.poll_ms() else { return Ok(Err(never)) };
-        let account = match self.access.provider_account(&source, &details) {
+        let account = match self.sources.provider_account(&source, &details) {
             Ok(account) => account,
             Err(why) => {
                 tracing::error!(source = %id, why, "a source cannot be polled");

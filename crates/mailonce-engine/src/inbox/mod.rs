@@ -36,7 +36,7 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>, inboxes: Arc<Inboxes>) -> Self {
-        Self { ctx, access, inboxes }
+    pub(crate) fn new(ctx: &Arc<Context>, access: &Arc<Access>, inboxes: &Arc<Inboxes>) -> Self {
+        Self { ctx: Arc::clone(ctx), access: Arc::clone(access), inboxes: Arc::clone(inboxes) }
     }
 }

@@ -79,7 +79,7 @@ impl Outbound {
         }
         self.access.check_email_visible(caller, id).await?;
         let (team, due) = (caller.team.id, schedule.due_at(now));
-        let new = RescheduleRequest { due_at: due, charges: self.control.charges_at(team, id, due).await? };
+        let new = RescheduleRequest { due_at: due, charges: self.budgets.charges_at(team, id, due).await? };
         let change = self.ctx.store.reschedule(team, id, new, now).await.map_err(unavailable)?;
         self.ctx.transports.wake_all();
         self.email_or_problem(team, change).await
@@ -89,7 +89,7 @@ impl Outbound {
         match change {
             EmailChangeResult::Changed(email) => Ok(email),
             EmailChangeResult::Refused(refusal, email) => Err(refusal_problem(refusal, &email)),
-            EmailChangeResult::OverBudget(exceeded) => Err(self.control.quota_exceeded(team, &exceeded).await),
+            EmailChangeResult::OverBudget(exceeded) => Err(self.budgets.quota_exceeded(team, &exceeded).await),
             EmailChangeResult::Missing => Err(Problem::new(Code::NotFound, "there is no such email")),
         }
     }
@@ -142,15 +142,15 @@ impl Outbound {
         new_email.head.held_by = rule;
         new_email.head.reason = reason;
         new_email.head.call = caller.call.clone();
-        new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
-        self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, trace).await;
+        new_email.guard_input.charges = self.budgets.charges(caller, &new_email).await?;
+        self.budgets.trace_budgets(caller.team.id, &new_email.guard_input.charges, trace).await;
         new_email.head.policy = Some(trace.clone());
         let charges = new_email.guard_input.charges.clone();
         match self.ctx.store.resend(new_email, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(EmailResendResult::First(email)) => {
                 self.ctx.transports.wake_all();
                 self.ctx.escalate_if_stuck(&email).await;
-                let tightest_budget = self.control.tightest_budget(email.team, &charges).await;
+                let tightest_budget = self.budgets.tightest_budget(email.team, &charges).await;
                 Ok(SendReceipt { tightest_budget, ..self.resend_receipt(caller, &email, true) })
             }
             IdempotentResult::Done(EmailResendResult::Replayed(email)) => {
@@ -159,7 +159,7 @@ impl Outbound {
             IdempotentResult::Done(EmailResendResult::Refused(refusal, email)) => Err(refusal_problem(refusal, &email)),
             IdempotentResult::Done(EmailResendResult::OverBudget(exceeded)) => {
                 trace.record_budget(exceeded.policy_step());
-                Err(self.control.quota_exceeded(caller.team.id, &exceeded).await)
+                Err(self.budgets.quota_exceeded(caller.team.id, &exceeded).await)
             }
             IdempotentResult::Done(EmailResendResult::Missing) => Err(email_not_found(id)),
             IdempotentResult::Replayed(_) => {

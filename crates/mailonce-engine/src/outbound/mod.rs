@@ -18,13 +18,19 @@ pub mod templates;
 
 use std::sync::Arc;
 
-use crate::{access::Access, control::Control, inbox::Inboxes, runtime::context::Context};
+use crate::{
+    access::Access,
+    control::{Budgets, Control},
+    inbox::Inboxes,
+    runtime::context::Context,
+};
 
 /// Accepts emails, once for each idempotency key, and answers retries and queries about them.
 pub struct Outbound {
     ctx: Arc<Context>,
     access: Arc<Access>,
     control: Arc<Control>,
+    budgets: Arc<Budgets>,
     replay_cache: Arc<replay_cache::ReplayCache>,
     suppressed_calls: suppressed_calls::SuppressedCallBuffer,
     /// Recently accepted emails, for the content guard.
@@ -40,6 +46,7 @@ impl Outbound {
         ctx: Arc<Context>,
         access: Arc<Access>,
         control: Arc<Control>,
+        budgets: Arc<Budgets>,
         replay_cache: Arc<replay_cache::ReplayCache>,
     ) -> Self {
         Self {
@@ -47,6 +54,7 @@ impl Outbound {
             ctx,
             access,
             control,
+            budgets,
             replay_cache,
             suppressed_calls: suppressed_calls::SuppressedCallBuffer::default(),
             recent_sends: content_guard::RecentSendWindow::default(),

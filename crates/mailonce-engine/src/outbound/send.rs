@@ -89,12 +89,12 @@ impl Outbound {
                 self.record_recent_send(caller, &keyed, &body, now);
                 self.ctx.escalate_if_stuck(&email).await;
                 let receipt = self.first_receipt(caller, &email);
-                Ok(SendReceipt { tightest_budget: self.control.tightest_budget(email.team, &charges).await, ..receipt })
+                Ok(SendReceipt { tightest_budget: self.budgets.tightest_budget(email.team, &charges).await, ..receipt })
             }
             AcceptResult::KeyBound(bound) => self.replay_bound(caller, &keyed, bound, now),
             AcceptResult::Identical(email) => Ok(self.replay_identical(caller, &email, now)),
             AcceptResult::OverBudget(exceeded) => {
-                let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
+                let problem = self.budgets.quota_exceeded(caller.team.id, &exceeded).await;
                 trace.record_budget(exceeded.policy_step());
                 Err(with_policy(caller, &keyed, problem, &trace))
             }
@@ -114,12 +114,12 @@ impl Outbound {
         let holds = rule.as_ref().map(|_| Guard::Approval).into();
         let mut new_email = Box::new(self.build_email(caller, keyed, now));
         new_email.head.inbox =
-            self.control.inbox_of_sender(caller.team.id, &new_email.head.from).await.map_err(unavailable)?;
+            self.budgets.inbox_of_sender(caller.team.id, &new_email.head.from).await.map_err(unavailable)?;
         new_email.head.held_by = rule;
         new_email.guard_input =
             self.evaluate_content_guard(caller, keyed, (holds, &ComparisonSet::default()), now, trace).await?;
-        new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
-        self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, trace).await;
+        new_email.guard_input.charges = self.budgets.charges(caller, &new_email).await?;
+        self.budgets.trace_budgets(caller.team.id, &new_email.guard_input.charges, trace).await;
         new_email.head.policy = Some(trace.clone());
         Ok(new_email)
     }
@@ -194,7 +194,7 @@ impl Outbound {
         if let Some((message, terms)) = answers.filter(|_| email.state() == EmailState::Held) {
             self.check_thread_unchanged(message, terms).await?;
         }
-        let released = self.control.release_hold(team, id, Guard::LooksDuplicate, false).await.map_err(unavailable)?;
+        let released = self.budgets.release_hold(team, id, Guard::LooksDuplicate, false).await.map_err(unavailable)?;
         let Some(released) = released else { return Ok(None) };
         self.ctx.close_moot_escalation(&released).await;
         Ok(Some(self.receipt(caller, &CachedEmail::from(&released), false, !fields.is_empty(), 0)))
@@ -401,7 +401,7 @@ impl Outbound {
         }
         let transport = keyed.request.transport.as_deref();
         let (team, api_key) = (caller.team.id, Some(caller.key.id));
-        let inbox = self.control.inbox_of_sender(team, &from).await.map_err(unavailable)?;
+        let inbox = self.budgets.inbox_of_sender(team, &from).await.map_err(unavailable)?;
         let origin = SendOrigin { team, from: &from, inbox, api_key, transport };
         self.control.stops.check_stops(origin, trace).await?;
         let checked = self.control.check_recipients(team, content).await;
@@ -507,7 +507,7 @@ impl Outbound {
                         self.record_recent_send(caller, item, body, now);
                     }
                 }
-                let rooms = self.control.tightest_budgets(caller.team.id, charges).await;
+                let rooms = self.budgets.tightest_budgets(caller.team.id, charges).await;
                 let answers = answers.into_iter().zip(rooms.into_iter().zip(traces)).collect();
                 let mut receipt = self.batch_receipt(caller, (count, keyed_items), answers, faults, now).await;
                 repeated.into_iter().for_each(|(index, item)| receipt.items[index] = Some(item));
@@ -532,7 +532,7 @@ impl Outbound {
         exceeded: &Overrun,
     ) -> Problem {
         let Some((index, item)) = keyed_items.iter().nth(position) else {
-            return self.control.quota_exceeded(caller.team.id, exceeded).await;
+            return self.budgets.quota_exceeded(caller.team.id, exceeded).await;
         };
         let problem = self.over_budget(caller, item, exceeded, traces.swap_remove(position)).await;
         with_item_index(*index, problem)
@@ -546,7 +546,7 @@ impl Outbound {
         exceeded: &Overrun,
         mut trace: PolicyTrace,
     ) -> Problem {
-        let problem = self.control.quota_exceeded(caller.team.id, exceeded).await;
+        let problem = self.budgets.quota_exceeded(caller.team.id, exceeded).await;
         trace.record_budget(exceeded.policy_step());
         with_policy(caller, item, problem, &trace)
     }
@@ -565,14 +565,14 @@ impl Outbound {
         for (index, item) in keyed_items {
             let mut new_email = self.build_email(caller, item, now);
             new_email.head.inbox =
-                self.control.inbox_of_sender(caller.team.id, &new_email.head.from).await.map_err(unavailable)?;
+                self.budgets.inbox_of_sender(caller.team.id, &new_email.head.from).await.map_err(unavailable)?;
             let (rule, mut trace) = checks.remove(index).unwrap_or_default();
             new_email.head.held_by = rule;
             let holds = new_email.head.held_by.as_ref().map(|_| Guard::Approval).into();
             new_email.guard_input =
                 self.evaluate_content_guard(caller, item, (holds, &compared), now, &mut trace).await?;
-            new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
-            self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, &mut trace).await;
+            new_email.guard_input.charges = self.budgets.charges(caller, &new_email).await?;
+            self.budgets.trace_budgets(caller.team.id, &new_email.guard_input.charges, &mut trace).await;
             new_email.head.policy = Some(trace);
             compared.record_item(caller.team.id, item, &new_email.body, now);
             new_emails.push(new_email);

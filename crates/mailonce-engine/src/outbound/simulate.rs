@@ -105,7 +105,7 @@ impl Outbound {
             }),
             AcceptResult::OverBudget(exceeded) => {
                 trace.record_budget(exceeded.policy_step());
-                let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
+                let problem = self.budgets.quota_exceeded(caller.team.id, &exceeded).await;
                 Ok(Simulation::refused(problem, trace.complete(shows_rules)))
             }
         }

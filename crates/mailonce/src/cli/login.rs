@@ -127,7 +127,7 @@ async fn change_person(client: &CliClient, person: Value, args: &LoginArgs, role
 
 async fn link_in_ledger(engine: &Engine, args: &LoginArgs, role: Role) -> anyhow::Result<Value> {
     let team = find_team(engine, args.team.name()).await?;
-    if let Some(known) = engine.access.person_added_as(team, &args.name).await.map_err(problem_error)? {
+    if let Some(known) = engine.people.person_added_as(team, &args.name).await.map_err(problem_error)? {
         require_same_name(&args.name, &known.person.name, &known.id.to_string())?;
     }
     let person = Person {
@@ -138,7 +138,7 @@ async fn link_in_ledger(engine: &Engine, args: &LoginArgs, role: Role) -> anyhow
         signed_out_at: None,
         sign_outs: 0,
     };
-    let link = engine.access.create_sign_in_link_directly(team, person, false).await.map_err(problem_error)?;
+    let link = engine.people.create_sign_in_link_directly(team, person, false).await.map_err(problem_error)?;
     let url = sign_in_url(&args.target.public_url()?, &link.token);
     Ok(json!({ "url": url, "expires_at": link.expires_at.to_string() }))
 }

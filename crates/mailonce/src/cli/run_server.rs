@@ -181,7 +181,7 @@ async fn dev_sign_in_link(engine: &Engine, key: &str, url: &str) -> anyhow::Resu
         signed_out_at: None,
         sign_outs: 0,
     };
-    let link = engine.access.create_sign_in_link_directly(caller.team.id, person, true).await.map_err(failed)?;
+    let link = engine.people.create_sign_in_link_directly(caller.team.id, person, true).await.map_err(failed)?;
     Ok(sign_in_url(url, &link.token))
 }
 

@@ -96,7 +96,7 @@ pub(crate) async fn authenticate(
     }
     let Some(credential) = credential else { return Ok(None) };
     let result = if is_token {
-        app.engine.access.authenticate_access_token(credential, &resource(app)).await
+        app.engine.connections.authenticate_access_token(credential, &resource(app)).await
     } else {
         app.engine.access.authenticate(credential, channel).await
     };

@@ -153,7 +153,7 @@ pub(crate) async fn authenticate_cookie(app: &App, parts: &Parts, secret: &str) 
 
 /// Whether a token is that of a session.
 pub(crate) fn is_csrf_token(app: &App, token: &[u8], secret: &str) -> bool {
-    token.ct_eq(app.engine.access.csrf_token(secret).as_bytes()).into()
+    token.ct_eq(app.engine.people.csrf_token(secret).as_bytes()).into()
 }
 
 fn check_csrf(app: &App, headers: &HeaderMap, secret: &str) -> Result<(), Problem> {

@@ -136,7 +136,7 @@ async fn add_person(world: &World, name: &str, role: &str) -> String {
 }
 
 async fn run_round(world: &World) {
-    world.engine.escalations.run_notification_round().await;
+    world.engine.notifications.run_notification_round().await;
 }
 
 /// The recipients in the order of the alphabet, because people are told at the same time.
@@ -335,17 +335,17 @@ over_every_engine! {
         send_for_approval(&world, "k", "Invoice 7").await;
         let closed = relay.gate.write().await;
         let engine = Arc::clone(&world.engine);
-        let first = tokio::spawn(async move { engine.escalations.run_notification_round().await });
+        let first = tokio::spawn(async move { engine.notifications.run_notification_round().await });
         wait_until(|| relay.mails.lock().unwrap().len() == 1).await;
         // Longer than the pause after an attempt that failed.
         world.advance_clock(MINUTE);
-        other.escalations.run_notification_round().await;
+        other.notifications.run_notification_round().await;
         assert_eq!(relay.mails.lock().unwrap().len(), 1, "the first attempt is still running");
         drop(closed);
         first.await.unwrap();
         world.advance_clock(HOUR);
         for node in [&world.engine, &other] {
-            node.escalations.run_notification_round().await;
+            node.notifications.run_notification_round().await;
         }
         assert_eq!(relay.take().len(), 1, "the first attempt succeeded");
     }
@@ -368,14 +368,14 @@ over_every_engine! {
         }
         let closed = relay.gate.write().await;
         let engine = Arc::clone(&world.engine);
-        let round = tokio::spawn(async move { engine.escalations.run_notification_round().await });
+        let round = tokio::spawn(async move { engine.notifications.run_notification_round().await });
         wait_until(|| client.count("quick") == 3 && relay.mails.lock().unwrap().len() == 2).await;
         assert!(client.count("stuck") < 3, "the others waited for a target that does not answer");
         ask("And now?").await;
         // The first round still tells the others.
         let told = async {
             while client.count("quick") < 4 {
-                world.engine.escalations.run_notification_round().await;
+                world.engine.notifications.run_notification_round().await;
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -496,7 +496,7 @@ over_every_engine! {
         let first = relay.take();
         assert!(first[0].1.contains("Subject: 2 questions"), "{}", first[0].1);
         set_limit(1, 9).await;
-        assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 1);
+        assert_eq!(world.engine.budgets.release_held_by_budget().await.unwrap(), 1);
         world.engine.escalations.run_escalation_round().await;
         set_limit(2, 0).await;
         // Long after the link of the first time has expired.

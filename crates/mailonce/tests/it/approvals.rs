@@ -286,7 +286,7 @@ over_every_engine! {
         press(&world, &path, &[("as", "reject"), ("rev", "1")]).await.expect_status(200);
         let open_later = async |ms: i64| {
             world.advance_clock(ms);
-            world.engine.escalations.run_notification_round().await;
+            world.engine.notifications.run_notification_round().await;
             world.call(get(&path).anonymous()).await
         };
         let late = open_later(72 * HOUR + 7 * 24 * HOUR - 1).await.expect_status(410);

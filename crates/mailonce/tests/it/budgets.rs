@@ -223,7 +223,7 @@ mod holds {
         }
         for _ in 0..2 {
             let (one, two) =
-                tokio::join!(world.engine.control.release_held_by_budget(), other.control.release_held_by_budget());
+                tokio::join!(world.engine.budgets.release_held_by_budget(), other.budgets.release_held_by_budget());
             one.unwrap();
             two.unwrap();
         }
@@ -234,7 +234,7 @@ mod holds {
         world.call(post(&format!("/v1/emails/{yesterday}/cancel"))).await.expect_status(200);
         for _ in 0..2 {
             let (one, two) =
-                tokio::join!(world.engine.control.release_held_by_budget(), other.control.release_held_by_budget());
+                tokio::join!(world.engine.budgets.release_held_by_budget(), other.budgets.release_held_by_budget());
             one.unwrap();
             two.unwrap();
         }
@@ -278,11 +278,11 @@ mod holds {
             let replayed = world.send("2", &mail()).await.expect_status(200);
             assert_eq!((replayed.string_field("id"), &replayed["holds"]), (held.string_field("id"), &json!(["budget"])));
             assert_eq!(world.escalations("state=open").await[0]["reason"], "budget");
-            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 0);
+            assert_eq!(world.engine.budgets.release_held_by_budget().await.unwrap(), 0);
             assert_eq!(budget_usage(&world, &budget).await, (1, 0));
             world.advance_clock(DAY);
-            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 1);
-            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 0, "once");
+            assert_eq!(world.engine.budgets.release_held_by_budget().await.unwrap(), 1);
+            assert_eq!(world.engine.budgets.release_held_by_budget().await.unwrap(), 0, "once");
             world.engine.escalations.run_escalation_round().await;
             assert!(world.escalations("state=open").await.is_empty());
             assert_eq!(world.hand_off_and_count_sent().await, 2);
@@ -296,7 +296,7 @@ mod holds {
             for _ in 0..2 {
                 world.call(post(&format!("/v1/emails/{first}/cancel"))).await.expect_status(200);
             }
-            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 1);
+            assert_eq!(world.engine.budgets.release_held_by_budget().await.unwrap(), 1);
             assert_eq!(state_and_holds(&world, &held).await, (json!("queued"), json!([])));
             let third = world.send("3", &mail()).await.expect_status(202);
             assert_eq!(third["state"], "held", "the place was given back once");
@@ -330,7 +330,7 @@ mod holds {
             assert_eq!(world.hand_off_and_count_sent().await, 0);
             let path = format!("/v1/budgets/{}", budget.string_field("id"));
             world.call(patch(&path).json(&json!({ "rev": 1, "limit": 1 }))).await.expect_status(200);
-            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 1);
+            assert_eq!(world.engine.budgets.release_held_by_budget().await.unwrap(), 1);
             assert_eq!(world.hand_off_and_count_sent().await, 1);
             // The team mailed this person now.
             world.call(patch(&path).json(&json!({ "rev": 2, "limit": 9 }))).await.expect_status(200);
@@ -358,7 +358,7 @@ mod holds {
             let to = mail_with(json!({ "to": ["eve@example.com"] }));
             let held = world.send("2", &to).await.expect_status(202).string_field("id");
             world.call(patch(&path).json(&json!({ "rev": 1, "limit": 9 }))).await.expect_status(200);
-            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 1);
+            assert_eq!(world.engine.budgets.release_held_by_budget().await.unwrap(), 1);
             world.engine.escalations.run_escalation_round().await;
             assert!(open("budget").await.is_none());
             world.call(patch(&path).json(&json!({ "rev": 2, "limit": 0 }))).await.expect_status(200);
@@ -397,7 +397,7 @@ mod holds {
             world.post(&path, &edit).await.expect_status(200);
             let edited = world.email(&held).await["resent_as"].as_str().unwrap().to_owned();
             assert_eq!(state_and_holds(&world, &edited).await, (json!("held"), json!(["budget"])));
-            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 0);
+            assert_eq!(world.engine.budgets.release_held_by_budget().await.unwrap(), 0);
         }
 
         async fn a_budget_that_flags_sends_and_says_so(world) {

@@ -50,7 +50,7 @@ async fn erase(world: &World, address: &str) -> Value {
 
 /// Runs erasures until they are done or wait, and returns the one with this id.
 async fn run(world: &World, erasure: &Value) -> Value {
-    world.engine.control.run_erasures(usize::MAX).await.unwrap();
+    world.engine.erasures.run_erasures(usize::MAX).await.unwrap();
     world.get(&format!("/v1/erasures/{}", str_field(erasure, "id"))).await.expect_status(200).body
 }
 
@@ -449,11 +449,11 @@ over_every_engine! {
         let erasure = erase(&world, ADDRESS).await;
         let mut steps = 0;
         let erased = loop {
-            world.engine.control.run_erasures(1).await.unwrap();
+            world.engine.erasures.run_erasures(1).await.unwrap();
             steps += 1;
             // Another process, which knows only what was saved.
             world = with_everything(world.restart().await).await;
-            world.engine.control.find_erasures().await.unwrap();
+            world.engine.erasures.find_erasures().await.unwrap();
             let now = world.get(&format!("/v1/erasures/{}", str_field(&erasure, "id"))).await.expect_status(200).body;
             if now["state"] == "done" {
                 break now;
@@ -485,7 +485,7 @@ over_every_engine! {
         let first = request().await.expect_status(202).string_field("id");
         assert_eq!(request().await.expect_status(202).string_field("id"), first);
         assert_eq!(erase(&world, ADDRESS).await["id"], json!(first), "one erasure per person");
-        world.engine.control.run_erasures(usize::MAX).await.unwrap();
+        world.engine.erasures.run_erasures(usize::MAX).await.unwrap();
         world.send("1", &mail_to_zoe(json!({}))).await.expect_status(202);
         let second = erase(&world, ADDRESS).await;
         assert_eq!((&second["id"], &second["state"]), (&json!(first), &json!("running")));
@@ -642,19 +642,19 @@ over_every_engine! {
         let other = world.send("2", &mail_with(json!({}))).await.expect_status(202).string_field("id");
         world.advance_clock(1_000);
         // The ledger is from before the second request, which only the journal knows.
-        let mut journal = world.engine.control.erasure_journal().await.unwrap();
+        let mut journal = world.engine.erasures.erasure_journal().await.unwrap();
         journal[0].requested_at = world.engine.ctx.now();
-        assert_eq!(world.engine.control.apply_erasure_journal(journal.clone()).await.unwrap(), 1);
+        assert_eq!(world.engine.erasures.apply_erasure_journal(journal.clone()).await.unwrap(), 1);
 
         world.hand_off_due().await;
         for id in [&to_zoe, &other] {
             assert_eq!(world.email(id).await["state"], "queued");
         }
-        world.engine.control.run_erasures(usize::MAX).await.unwrap();
+        world.engine.erasures.run_erasures(usize::MAX).await.unwrap();
         world.engine.handoffs.release_stopped().await;
         world.hand_off_due().await;
         assert_eq!((&world.email(&to_zoe).await["state"], &world.email(&other).await["state"]), (&json!("cancelled"), &json!("sent")));
-        assert_eq!(world.engine.control.apply_erasure_journal(journal).await.unwrap(), 0);
+        assert_eq!(world.engine.erasures.apply_erasure_journal(journal).await.unwrap(), 0);
         assert_eq!(world.get("/v1/stops").await.expect_status(200).rows().len(), 0);
     }
 
@@ -703,16 +703,16 @@ over_every_engine! {
                 Some(author) => world.engine.control.stops.stop_installation(author, "paused").await.unwrap(),
                 None => {}
             }
-            let mut journal = world.engine.control.erasure_journal().await.unwrap();
+            let mut journal = world.engine.erasures.erasure_journal().await.unwrap();
             journal[0].requested_at = world.engine.ctx.now();
-            assert_eq!(world.engine.control.apply_erasure_journal(journal).await.unwrap(), 1);
+            assert_eq!(world.engine.erasures.apply_erasure_journal(journal).await.unwrap(), 1);
             // Resuming ends what was there before, and not the stop of the journal.
             if let Some(stop) = during {
                 assert_eq!(world.post("/v1/handoff/resume", &json!({})).await.expect_status(200)["state"], "paused");
                 world.post("/v1/stops", stop).await.expect_status(201);
             }
 
-            world.engine.control.run_erasures(usize::MAX).await.unwrap();
+            world.engine.erasures.run_erasures(usize::MAX).await.unwrap();
             world.engine.handoffs.release_stopped().await;
             world.hand_off_due().await;
 
@@ -882,7 +882,7 @@ async fn a_reader_of_the_ledger_does_not_make_an_erasure_rewrite_the_file_again(
 
     let mut versions = vec![schema_changes(&file)];
     for _ in 0..2 {
-        assert!(world.engine.control.run_erasures(usize::MAX).await.is_err(), "the log is in use");
+        assert!(world.engine.erasures.run_erasures(usize::MAX).await.is_err(), "the log is in use");
         versions.push(schema_changes(&file));
     }
     assert!(versions[0] != versions[1] && versions[1] == versions[2], "the file is rewritten once: {versions:?}");

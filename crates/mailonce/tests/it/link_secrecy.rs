@@ -111,7 +111,7 @@ over_every_engine! {
         client.take();
         // A failure is logged, and so is what a request does.
         *relay.meaning.lock().unwrap() = ReplyMeaning::Refused;
-        world.engine.escalations.run_notification_round().await;
+        world.engine.notifications.run_notification_round().await;
         let posts = client.take();
         let card = posts.iter().find(|post| post.url.ends_with("/T0/secret")).expect("no card");
         let card: Value = serde_json::from_slice(&card.body).unwrap();

@@ -76,7 +76,7 @@ over_every_engine! {
         let (email, asked) = send_for_approval(&world, "k", "Invoice <7>").await;
         let other = world.second_engine(EngineDeps { webhook_sender: Arc::clone(&client) as Arc<dyn WebhookClient>, public_url: Some("https://mail.example.com".into()), ..EngineDeps::default() }).await;
         for _ in 0..3 {
-            tokio::join!(world.engine.escalations.run_notification_round(), other.escalations.run_notification_round());
+            tokio::join!(world.engine.notifications.run_notification_round(), other.notifications.run_notification_round());
         }
         let posts = client.take();
         assert_eq!(posts.len(), 1, "{posts:?}");
@@ -122,17 +122,17 @@ over_every_engine! {
         create_target(&world, "webhook").await;
         *client.status.lock().unwrap() = 503;
         let (_, asked) = send_for_approval(&world, "k", "Invoice 7").await;
-        world.engine.escalations.run_notification_round().await;
-        world.engine.escalations.run_notification_round().await;
+        world.engine.notifications.run_notification_round().await;
+        world.engine.notifications.run_notification_round().await;
         let first = client.take();
         assert_eq!(first.len(), 1);
         *client.status.lock().unwrap() = 204;
         world.advance_clock(10_000);
-        world.engine.escalations.run_notification_round().await;
+        world.engine.notifications.run_notification_round().await;
         let second = client.take();
         assert_eq!((&second[0].id, &second[0].body), (&first[0].id, &first[0].body));
         world.advance_clock(HOUR);
-        world.engine.escalations.run_notification_round().await;
+        world.engine.notifications.run_notification_round().await;
         assert!(client.take().is_empty(), "it succeeded");
         let body: Value = serde_json::from_slice(&second[0].body).unwrap();
         assert_eq!((&body["type"], &body["escalation"], &body["reason"]), (&json!("approval.requested"), &asked["id"], &json!("approval")));
@@ -143,10 +143,10 @@ over_every_engine! {
         send_for_approval(&world, "old", "Invoice, old").await;
         world.advance_clock(1);
         let target = create_target(&world, "webhook").await;
-        world.engine.escalations.run_notification_round().await;
+        world.engine.notifications.run_notification_round().await;
         assert!(client.take().is_empty());
         let (email, _) = send_for_approval(&world, "new", "Invoice, new").await;
-        world.engine.escalations.run_notification_round().await;
+        world.engine.notifications.run_notification_round().await;
         let body: Value = serde_json::from_slice(&client.take()[0].body).unwrap();
         let path = body["url"].as_str().unwrap().strip_prefix("https://mail.example.com").unwrap().to_owned();
         world.call(delete(&format!("/v1/notification-targets/{target}"))).await.expect_status(200);
@@ -161,12 +161,12 @@ over_every_engine! {
             world.post("/v1/escalations", &json!({ "question": format!("May I do {n}?") })).await.expect_status(201);
         }
         for _ in 0..3 {
-            world.engine.escalations.run_notification_round().await;
+            world.engine.notifications.run_notification_round().await;
         }
         let posts = client.take();
         let ids: std::collections::BTreeSet<&String> = posts.iter().map(|post| &post.id).collect();
         assert_eq!((posts.len(), ids.len()), (130, 130));
-        world.engine.escalations.run_notification_round().await;
+        world.engine.notifications.run_notification_round().await;
         assert!(client.take().is_empty());
     }
 

@@ -315,7 +315,7 @@ over_every_engine! {
         // The provider refuses the code a second time. Even one that did not would be refused.
         oidc.callback(&cookie, &query).await.expect_status(403);
         let code = query.strip_prefix("code=").unwrap().split('&').next().unwrap().to_owned();
-        let flow = oidc.world.engine.access.external_flow(cookie.split_once('=').unwrap().1).unwrap();
+        let flow = oidc.world.engine.people.external_flow(cookie.split_once('=').unwrap().1).unwrap();
         oidc.set(|provider| drop(provider.codes.insert(code, (flow.code_challenge(), flow.nonce.clone()))));
         let again = oidc.callback(&cookie, &query).await.expect_status(403);
         assert!(again.text.contains("completed before"), "{}", again.text);

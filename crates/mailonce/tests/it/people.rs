@@ -230,7 +230,7 @@ over_every_engine! {
         world.advance_clock(1);
         let again = sign_in(&world, &ada.person).await;
         world.advance_clock(1);
-        world.engine.access.sign_out_everybody().await.unwrap();
+        world.engine.people.sign_out_everybody().await.unwrap();
         world.call(again.request("GET", "/v1/emails")).await.expect_problem(401, "session_ended");
     }
 
@@ -273,7 +273,7 @@ over_every_engine! {
         let admin = sign_in_as(&world, "Root", "admin").await;
         world.advance_clock(1);
         let operator = Person { name: "Root".into(), address: None, role: Role::Admin, operator: true, signed_out_at: None, sign_outs: 0 };
-        world.engine.access.create_sign_in_link_directly(team, operator, true).await.unwrap();
+        world.engine.people.create_sign_in_link_directly(team, operator, true).await.unwrap();
         world.call(admin.request("GET", "/v1/teams")).await.expect_problem(401, "session_ended");
     }
 
@@ -295,7 +295,7 @@ over_every_engine! {
         world.call(browser.request("POST", "/v1/stops").json(&json!({ "scope": { "team": true } }))).await.expect_status(201);
         world.post("/v1/erasures", &json!({ "address": "ada@example.com" })).await.expect_status(202);
         while world.get("/v1/erasures").await.rows()[0]["state"] == "running" {
-            world.engine.control.run_erasures(100).await.unwrap();
+            world.engine.erasures.run_erasures(100).await.unwrap();
         }
         world.call(get(&format!("/v1/people/{id}"))).await.expect_problem(404, "not_found");
         let log = world.get("/v1/audit?limit=1000").await.expect_status(200).text;
@@ -320,7 +320,7 @@ over_every_engine! {
     async fn an_admin_of_a_team_cannot_become_an_operator(world) {
         let team = world.engine.access.teams().await.unwrap()[0].id;
         let operator = Person { name: "Root".into(), address: None, role: Role::Admin, operator: true, signed_out_at: None, sign_outs: 0 };
-        let link = world.engine.access.create_sign_in_link_directly(team, operator, true).await.unwrap();
+        let link = world.engine.people.create_sign_in_link_directly(team, operator, true).await.unwrap();
         let (root, admin) = (link.person.id.to_string(), sign_in_as(&world, "Ada", "admin").await);
         let path = format!("/v1/people/{root}/sign-in-links");
         world.call(admin.request("POST", &path)).await.expect_problem(403, "wrong_scope");
@@ -369,7 +369,7 @@ over_every_engine! {
         // `dev` makes its link in the ledger: for the person who was added, under the name of today.
         let team = world.engine.access.teams().await.unwrap()[0].id;
         let person = Person { name: "Ada".into(), address: None, role: Role::Admin, operator: false, signed_out_at: None, sign_outs: 0 };
-        let link = world.engine.access.create_sign_in_link_directly(team, person, true).await.unwrap();
+        let link = world.engine.people.create_sign_in_link_directly(team, person, true).await.unwrap();
         assert_eq!((link.person.id.to_string(), link.person.person.name.as_str()), (ada, "Countess"));
         assert_eq!(world.get(&format!("/v1/people/{eve}")).await["role"], "viewer");
     }

@@ -72,7 +72,7 @@ over_every_engine! {
         let first = world.engine.ctx.store().emails_held_by_budget(None, 10).await.unwrap()[0].team;
         let world = with_damaged_settings(world, first).await;
 
-        world.engine.control.release_held_by_budget().await.unwrap_err();
+        world.engine.budgets.release_held_by_budget().await.unwrap_err();
 
         let held = world.engine.ctx.store().emails_held_by_budget(None, 10).await.unwrap();
         assert_eq!(held.iter().map(|email| email.team).collect::<Vec<_>>(), [first]);
@@ -127,7 +127,7 @@ async fn a_held_email_that_cannot_be_read_keeps_no_other_team_waiting() {
     let damage = format!("UPDATE mailonce.emails SET head = 'damaged' WHERE id = '{}'", held[0].id);
     assert_eq!(database.execute(&damage, &[]).await.unwrap(), 1);
 
-    world.engine.control.release_held_by_budget().await.unwrap_err();
+    world.engine.budgets.release_held_by_budget().await.unwrap_err();
 
     let mut without_held = 0;
     for key in &keys {

@@ -51,6 +51,7 @@ Addresses: TypeAlias = "str | Sequence[str]"
 
 class _ArtifactAppliedNeeds(TypedDict):
     for_: str
+    """The `for` that consumed the artifact."""
 
 
 class ArtifactApplied(_ArtifactAppliedNeeds, total=False):
@@ -65,23 +66,35 @@ class Artifact:
     confidence: int
     """Confidence of the extraction, 0 to 100."""
     found_at: str
+    """When it was extracted from the message."""
     id: str
+    """Id of the artifact."""
     inbox_id: str
+    """Id of the inbox."""
     masked: str
+    """The code or link with its secret part masked."""
     message: str
     """Id of the message."""
     reasons: list[str]
+    """Reasons for the confidence."""
     rev: int
+    """Revision; grows with every change."""
     sender: str
+    """Address of the sender of the message."""
     sender_authenticated: bool
+    """Whether the sender of the message was authenticated."""
     type: Literal["code", "link"]
     """`code` or `link`."""
     applied_at: str | None = None
+    """When its use was reported; null before that."""
     consumed_at: str | None = None
+    """When it was consumed; null before that."""
     consumed_for: str | None = None
+    """The `for` of the call that consumed it."""
     value: str | None = None
     """The code or link; null unless you consumed it or your API key has the scope `secrets`."""
     watch: str | None = None
+    """Id of the watch that it was consumed under."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +129,17 @@ class AttachmentInfo:
     """An attachment, without its bytes. `GET /v1/messages/{id}/attachments/{n}` returns the bytes."""
 
     content_type: str
+    """Declared content type; do not trust it."""
     inline: bool
+    """Whether it is displayed inside the text."""
     n: int
+    """Number of the attachment, for `GET /v1/messages/{id}/attachments/{n}`."""
     size: int
+    """Size in bytes."""
     content_id: str | None = None
+    """Content-ID, if the HTML refers to the attachment."""
     filename: str | None = None
+    """Declared file name; do not trust it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +151,7 @@ class Attempt:
     may_duplicate: bool
     """Whether an earlier attempt may have succeeded, so that the recipient may get the email twice."""
     number: int
+    """Number of the attempt within its handoff, from 1."""
     reply: str
     """Text of the next hop's reply."""
     code: int | None = None
@@ -152,12 +172,16 @@ class Attempt:
 class Auth:
     """Results of the sender authentication."""
 
-    dkim: str
-    dmarc: str
-    spf: str
+    dkim: Literal["pass", "fail", "softfail", "neutral", "none", "temperror", "permerror"]
+    """Result of DKIM."""
+    dmarc: Literal["pass", "fail", "softfail", "neutral", "none", "temperror", "permerror"]
+    """Result of DMARC."""
+    spf: Literal["pass", "fail", "softfail", "neutral", "none", "temperror", "permerror"]
+    """Result of SPF."""
     verdict: Literal["pass", "fail", "none", "temperror"]
     """Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`."""
     domain: str | None = None
+    """Domain of the From header."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +191,7 @@ class AutomaticReason:
     overridable: bool
     """Whether the inbox setting `reply_to_likely_automatic` can allow a reply anyway."""
     reason: str
+    """What marks the message as automatic, such as a header."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,9 +199,15 @@ class BatchItemError:
     """Why one item of a batch was refused."""
 
     code: str
+    """Error code, as in a problem."""
     index: int
+    """Position of the item in the batch, from 0."""
     message: str
+    """What is wrong."""
     field: str | None = None
+    """The invalid field, if the error is about one."""
+    policy: list[PolicyStep] | None = None
+    """With `Prefer: policy-trace`, if a check refused the item: what each check decided, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +271,7 @@ class Consume(_ConsumeNeeds, total=False):
 
 class _ConsumeMatchNeeds(TypedDict):
     for_: str
+    """Who takes it: an account, workflow or run. The same value gets the same artifact again."""
     type: Literal["code", "link"]
     """`code` or `link`."""
 
@@ -253,6 +285,7 @@ class ConsumeMatch(_ConsumeMatchNeeds, total=False):
     timeout: int | None
     """How long to wait for a new one in seconds, at most 60 and until the watch ends; 0 by default. Not with `after`."""
     watch: str | None
+    """Id of a watch: only messages that arrived after its start count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,36 +318,53 @@ class Email:
     counts: dict[str, int]
     """Number of handoffs in each state."""
     created_at: str
+    """When the email was accepted."""
     from_: str
+    """Sender."""
     holds: list[Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"]]
     """The guards that hold the email. It leaves when none is left."""
     id: str
+    """Id of the email."""
     message_id: str
+    """The Message-ID header, with angle brackets."""
     rev: int
+    """Revision; grows with every change."""
     state: Literal["scheduled", "queued", "sending", "sent", "delivered", "bounced", "complained", "failed", "unknown", "abandoned", "held", "cancelled"]
+    """`scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`"""
     subject: str
+    """Subject."""
     suppressed: int
+    """Number of duplicate calls that were answered with this email."""
     to: list[str]
+    """To addresses."""
     version: int
+    """Version of the email, from 1. Each resend is one more."""
     bcc: list[str] | None = None
+    """Bcc addresses."""
     call: CallTrace | None = None
     cc: list[str] | None = None
+    """Cc addresses."""
     expires_at: str | None = None
     """When the idempotency key expires; null until the email reaches a final state."""
     guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | None = None
     """The most important guard in `holds`, or the one that held or flagged the email."""
     key: str | None = None
+    """Idempotency key; null without one."""
     reply_to_message: str | None = None
     """Id of the message that this email replies to or forwards."""
     resend_of: str | None = None
+    """Id of the email that this one resends."""
     resent_as: str | None = None
+    """Id of the next version, if the email was resent."""
     scheduled_at: str | None = None
     """When the email is due, while it is scheduled or held."""
     settled_at: str | None = None
+    """When the email reached a final state; null before that."""
     stopped_by: str | None = None
     """Id of the stop that keeps the email from leaving."""
     template: TemplateRef | None = None
     thread_id: str | None = None
+    """Id of the thread that the email is part of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,51 +374,74 @@ class EmailDetail:
     counts: dict[str, int]
     """Number of handoffs in each state."""
     created_at: str
+    """When the email was accepted."""
     from_: str
+    """Sender."""
     holds: list[Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"]]
     """The guards that hold the email. It leaves when none is left."""
     id: str
+    """Id of the email."""
     message_id: str
+    """The Message-ID header, with angle brackets."""
     rev: int
+    """Revision; grows with every change."""
     state: Literal["scheduled", "queued", "sending", "sent", "delivered", "bounced", "complained", "failed", "unknown", "abandoned", "held", "cancelled"]
+    """`scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`"""
     subject: str
+    """Subject."""
     suppressed: int
+    """Number of duplicate calls that were answered with this email."""
     to: list[str]
+    """To addresses."""
     version: int
+    """Version of the email, from 1. Each resend is one more."""
     attachments: list[SentAttachment]
     evidence: list[Evidence]
     """Oldest first."""
     handoffs: list[Handoff]
     headers: dict[str, str]
+    """Your additional headers."""
     metadata: dict[str, Any]
+    """Your own data."""
     on_unknown: Literal["hold", "resend"]
+    """What happens when the outcome is unknown: `hold` waits for evidence or a person; `resend` sends once more."""
     policy: list[PolicyStep]
     """What each check decided when the email was accepted, in order."""
     reply_to: list[str]
+    """Reply-To addresses."""
     suppressed_calls: list[SuppressedCall]
     """The latest 20 suppressed duplicate calls, newest first."""
     tags: dict[str, Any]
+    """Your tags, by name."""
     timeline: list[TimelineEntry]
     bcc: list[str] | None = None
+    """Bcc addresses."""
     call: CallTrace | None = None
     cc: list[str] | None = None
+    """Cc addresses."""
     expires_at: str | None = None
     """When the idempotency key expires; null until the email reaches a final state."""
     guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | None = None
     """The most important guard in `holds`, or the one that held or flagged the email."""
     key: str | None = None
+    """Idempotency key; null without one."""
     reply_to_message: str | None = None
     """Id of the message that this email replies to or forwards."""
     resend_of: str | None = None
+    """Id of the email that this one resends."""
     resent_as: str | None = None
+    """Id of the next version, if the email was resent."""
     scheduled_at: str | None = None
     """When the email is due, while it is scheduled or held."""
     settled_at: str | None = None
+    """When the email reached a final state; null before that."""
     stopped_by: str | None = None
     """Id of the stop that keeps the email from leaving."""
     template: TemplateRef | None = None
     thread_id: str | None = None
+    """Id of the thread that the email is part of."""
     html: str | None = None
+    """HTML body; null without one, or when the retention period is over."""
     intent: Intent | None = None
     text: str | None = None
     """Plain text body. When the retention period of the content is over, this and `html` are null, and the other parts of the content are empty."""
@@ -503,13 +576,17 @@ class Evidence:
     """Evidence: a fact about what the next hop did."""
 
     at: str
+    """When the evidence was recorded."""
     detail: str
+    """What was observed, such as the reply of the provider."""
     handoff: int
+    """Number of the handoff that the evidence is about."""
     says: Literal["accepted", "not_found", "silent", "not_accepted", "delivered", "delayed", "bounced", "complained", "again", "abandoned", "lost"]
-    """`accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost`"""
+    """What the evidence states: `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost`. `silent`: the next hop could not be asked; `again`: the email is sent again; `lost`: the outcome is unknown."""
     source: Literal["late_reply", "look_up", "provider_event", "bounce", "person", "policy", "window", "crash"]
-    """`late_reply look_up provider_event bounce person policy window crash`"""
+    """Where the evidence comes from: `late_reply look_up provider_event bounce person policy window crash`"""
     attempt: int | None = None
+    """Number of the attempt that the evidence is about; null if it is about the handoff."""
 
 
 class _ForwardNeeds(TypedDict):
@@ -538,10 +615,13 @@ class Handoff:
     may_duplicate: bool
     """Whether the recipient may get the email twice."""
     number: int
+    """Number of the handoff within its email."""
     recipients: list[str]
+    """Envelope recipients of this handoff."""
     state: Literal["scheduled", "queued", "leased", "sending", "sent", "delivered", "bounced", "complained", "failed", "unknown", "abandoned", "held", "cancelled"]
     """`scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled`"""
     transport: str
+    """Name of the transport."""
     due_at: str | None = None
     """When the next attempt is due, or the next check while the outcome is unknown."""
     reason: str | None = None
@@ -561,24 +641,36 @@ class Inbox:
     """An inbox."""
 
     address: str
+    """Address of the inbox."""
     allowed_link_domains: list[str]
+    """Registrable domains whose links are allowed. When empty, links are judged by the sender's domain."""
     caps: Caps
     catch_all: bool
+    """Whether the inbox receives mail for every address of its domain without an inbox."""
     created_at: str
+    """When the inbox was created."""
     cursor: str
     """Cursor of the latest message; pass it as `after`."""
     id: str
+    """Id of the inbox."""
     mark_auto_submitted: bool
+    """Whether replies have the header `Auto-Submitted`."""
     message_count: int
     """Number of messages that were received."""
     metadata: dict[str, str]
+    """Your own values."""
     reply_to_likely_automatic: bool
+    """Whether agents may reply to mail that is likely, but not certainly, automatic."""
     rev: int
+    """Revision; grows with every change."""
     agent: str | None = None
+    """Name of the agent that uses the inbox."""
     client_id: str | None = None
+    """Your own id of the inbox."""
     expires_at: str | None = None
     """When the inbox stops receiving mail; its messages stay readable. Null for a permanent inbox."""
     name: str | None = None
+    """Display name for mail from this inbox."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -593,13 +685,20 @@ class InboxPatch(TypedDict, total=False):
     """Fields of an inbox to change. Absent fields keep their value; `null` removes a value."""
 
     agent: str | None
+    """Name of the agent that uses the inbox; `null` removes it."""
     allowed_link_domains: Sequence[str] | None
+    """Registrable domains whose links are allowed, at most 50; replaces the list."""
     caps: Caps | None
     catch_all: bool | None
+    """Whether the inbox receives mail for every address of its domain without an inbox; needs the scope `admin`."""
     mark_auto_submitted: bool | None
+    """Whether replies have the header `Auto-Submitted`."""
     metadata: Mapping[str, str] | None
+    """Your own values; replaces all of them."""
     name: str | None
+    """Display name for mail from this inbox; `null` removes it."""
     reply_to_likely_automatic: bool | None
+    """Whether agents may reply to mail that is likely, but not certainly, automatic."""
     rev: int | None
     """The `rev` that you read. If it is set, the call is refused when the inbox has changed since."""
     ttl: str | None
@@ -611,7 +710,9 @@ class InjectionFlag:
     """A sign of prompt injection, and how often it occurs."""
 
     count: int
+    """How often it was found."""
     flag: str
+    """The pattern that was found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -664,9 +765,11 @@ class Lease:
     """A lease of a thread."""
 
     expires_at: str
+    """When the lease expires unless it is extended."""
     fence: int
     """Fencing token: grows with each lease of the thread."""
     holder: str
+    """Name of the worker that holds the lease."""
     token: str
     """Pass it as `lease` when you reply, acknowledge or extend."""
 
@@ -676,7 +779,9 @@ class LeaseHolder:
     """The current lease of a thread, without its token."""
 
     expires_at: str
+    """When the lease expires unless it is extended."""
     holder: str
+    """Name of the worker that holds the lease."""
     message: str | None = None
     """Id of the message that the lease was taken with."""
 
@@ -686,9 +791,11 @@ class Link:
     """A link in a message, with a safety verdict. mailonce never opens links."""
 
     reasons: list[str]
+    """Why the link has this verdict."""
     verdict: Literal["allowed", "suspicious", "blocked"]
     """`allowed suspicious blocked`."""
     host: str | None = None
+    """Host of the URL."""
     purpose: str | None = None
     """Purpose of the link if it is recognized, such as `verify` or `reset`."""
     url: str | None = None
@@ -709,14 +816,19 @@ class Message:
     has: list[Literal["code", "link"]]
     """Types of the artifacts in the message: `code`, `link`."""
     id: str
+    """Id of the message."""
     inbox_id: str
+    """Id of the inbox that received it."""
     labels: list[str]
+    """Labels of the message."""
     observed_rules: list[RuleHit]
     """Rules in the mode `observe` that matched. Their actions were not carried out."""
     preview: str
     """Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence."""
     read: bool
+    """Whether the message is marked as read."""
     received_at: str
+    """When the message arrived."""
     recipient: str
     """Envelope recipient, including a `+tag`."""
     replies: list[str]
@@ -725,19 +837,26 @@ class Message:
     """Where a reply goes."""
     reply_to: list[Party]
     rev: int
+    """Revision; grows with every change."""
     rules: list[RuleHit]
     """Rules that matched, in the order of evaluation."""
     size: int
+    """Size in bytes, as received."""
     state: Literal["unanswered", "leased", "answered", "skipped"]
     """`unanswered leased answered skipped`."""
     subject: str
+    """Subject; empty without one."""
     thread_id: str
+    """Id of its thread."""
     to: list[Party]
     automatic: AutomaticReason | None = None
     date: str | None = None
+    """The Date header, which the sender chose."""
     folder: str | None = None
+    """Folder that the message was moved to; null if it was not."""
     from_: Party | None = None
     message_id: str | None = None
+    """The Message-ID header; null without one."""
     own_reason: Literal["address", "loop_mark", "message_id"] | None = None
     """Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not."""
 
@@ -792,6 +911,7 @@ class NewInbox(TypedDict, total=False):
     """An inbox to create. Set `address`, or `username` and `domain`, or neither for a random address."""
 
     address: str | None
+    """Whole address; a random one by default. Not with `username` or `domain`."""
     agent: str | None
     """Name of the agent that uses the inbox."""
     allowed_link_domains: Sequence[str]
@@ -806,6 +926,7 @@ class NewInbox(TypedDict, total=False):
     mark_auto_submitted: bool
     """Whether replies have the header `Auto-Submitted`, which marks them as written by a machine."""
     metadata: Mapping[str, str]
+    """Your own values."""
     name: str | None
     """Display name for mail from this inbox."""
     reply_to_likely_automatic: bool
@@ -813,6 +934,7 @@ class NewInbox(TypedDict, total=False):
     ttl: str | None
     """Lifetime of the inbox, such as `30m`, `24h` or `7d`; permanent when absent."""
     username: str | None
+    """Part of the address before the @; random by default."""
 
 
 class NewLease(TypedDict, total=False):
@@ -903,7 +1025,9 @@ class Party:
     """A sender or recipient of a message."""
 
     address: str
+    """Address."""
     name: str | None = None
+    """Display name; null without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -927,7 +1051,7 @@ class Problem:
     """An error response (RFC 9457): what went wrong and what to do next."""
 
     code: str
-    """Error code. Branch on this value."""
+    """Error code. Branch on this value; later versions may have codes that are not listed."""
     detail: str
     """What went wrong in this call."""
     next: str
@@ -988,14 +1112,19 @@ class RenderedMessage:
     has: list[Literal["code", "link"]]
     """Types of the artifacts in the message: `code`, `link`."""
     id: str
+    """Id of the message."""
     inbox_id: str
+    """Id of the inbox that received it."""
     labels: list[str]
+    """Labels of the message."""
     observed_rules: list[RuleHit]
     """Rules in the mode `observe` that matched. Their actions were not carried out."""
     preview: str
     """Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence."""
     read: bool
+    """Whether the message is marked as read."""
     received_at: str
+    """When the message arrived."""
     recipient: str
     """Envelope recipient, including a `+tag`."""
     replies: list[str]
@@ -1004,13 +1133,17 @@ class RenderedMessage:
     """Where a reply goes."""
     reply_to: list[Party]
     rev: int
+    """Revision; grows with every change."""
     rules: list[RuleHit]
     """Rules that matched, in the order of evaluation."""
     size: int
+    """Size in bytes, as received."""
     state: Literal["unanswered", "leased", "answered", "skipped"]
     """`unanswered leased answered skipped`."""
     subject: str
+    """Subject; empty without one."""
     thread_id: str
+    """Id of its thread."""
     to: list[Party]
     artifacts: list[Artifact]
     candidates: list[dict[str, Any]]
@@ -1021,9 +1154,12 @@ class RenderedMessage:
     """`min plain full`, or `gone` when the message's bytes are no longer stored."""
     automatic: AutomaticReason | None = None
     date: str | None = None
+    """The Date header, which the sender chose."""
     folder: str | None = None
+    """Folder that the message was moved to; null if it was not."""
     from_: Party | None = None
     message_id: str | None = None
+    """The Message-ID header; null without one."""
     own_reason: Literal["address", "loop_mark", "message_id"] | None = None
     """Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not."""
     complete: bool | None = None
@@ -1046,6 +1182,7 @@ class Reply(TypedDict, total=False):
     follow_up: int
     """0 (default) is the reply; 1, 2 and so on are intended follow-ups. Each number is sent once."""
     html: str | None
+    """HTML body."""
     lease: str | None
     """Token of the lease that you hold on the thread."""
     quote: bool
@@ -1065,9 +1202,11 @@ class ReplyCounts:
 
     caps: Caps
     in_window: int
+    """Replies within the window of `caps`, the latest `window_s` seconds."""
     last_24h: int
     """Within the last 24 hours."""
     total: int
+    """All replies in the thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1154,6 +1293,7 @@ class Send(_SendNeeds, total=False):
     headers: Mapping[str, str] | None
     """Custom headers, by name."""
     html: str | None
+    """HTML body."""
     metadata: Mapping[str, Scalar] | None
     """Your own data: strings, numbers up to 2^53-1 and booleans, by name."""
     on_mismatch: Literal["reject", "first_wins"] | None
@@ -1164,6 +1304,7 @@ class Send(_SendNeeds, total=False):
     scheduled_at: str | None
     """When to send: RFC 3339 time with an offset, or a relative time such as `in 5 minutes`. At once when absent."""
     subject: str | None
+    """Subject."""
     tags: Sequence[Tag] | None
     template: TemplateUse | None
     text: str | None
@@ -1178,13 +1319,16 @@ class SendReceipt:
     """The response to a send. A retry gets the same email with its current state."""
 
     created_at: str
+    """When the email was accepted."""
     dedupe: Dedupe
     id: str
+    """Id of the email."""
     message_id: str
     """The Message-ID header, with angle brackets."""
     next: str
     """What this response means and what to do next, in a sentence."""
     rev: int
+    """Revision; grows with every change."""
     state: Literal["scheduled", "queued", "sending", "sent", "delivered", "bounced", "complained", "failed", "unknown", "abandoned", "held", "cancelled"]
     """`scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`"""
     distinct_token: str | None = None
@@ -1209,9 +1353,13 @@ class SentAttachment:
     """An attachment, without its bytes."""
 
     size: int
+    """Size in bytes."""
     content_id: str | None = None
+    """Content-ID, if the HTML refers to the attachment."""
     content_type: str | None = None
+    """Declared content type."""
     filename: str | None = None
+    """File name as sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1219,7 +1367,9 @@ class SuppressedCall:
     """A duplicate call that was answered with an earlier email."""
 
     at: str
+    """When the duplicate call came."""
     channel: Literal["http", "batch", "cli", "resend", "usesend", "mcp", "agentmail", "outbox"]
+    """How the call came."""
     reason: Literal["key_replay", "payload_differs", "mismatch", "already_answered", "identical"]
     """`key_replay payload_differs mismatch already_answered`"""
     call: CallTrace | None = None
@@ -1233,12 +1383,14 @@ Tag: TypeAlias = "str | TagPair"
 
 class _TagPairNeeds(TypedDict):
     name: str
+    """Name of the tag."""
 
 
 class TagPair(_TagPairNeeds, total=False):
     """A tag with a value."""
 
     value: str | None
+    """Value of the tag."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1268,17 +1420,25 @@ class Thread:
     """A thread: messages and emails that reply to each other."""
 
     created_at: str
+    """When the thread began."""
     email_count: int
+    """Number of sent emails."""
     fence: int
     """Fence of the latest lease; grows with each lease."""
     id: str
+    """Id of the thread."""
     inbox_id: str
+    """Id of the inbox."""
     labels: list[str]
+    """Labels of the thread."""
     last_activity_at: str
     """When the last message or email was added."""
     message_count: int
+    """Number of received messages."""
     rev: int
+    """Revision; grows with every change."""
     subject: str
+    """Subject of the first message."""
     entries: list[ThreadEntry] | None = None
     """The latest 100 messages and 100 emails, oldest first; only when a single thread is read."""
     handled_at: str | None = None
@@ -1320,7 +1480,9 @@ class TimelineEntry:
     """An entry in the timeline of an email."""
 
     at: str
+    """When it happened."""
     description: str
+    """What happened, in a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1337,16 +1499,23 @@ class Watch:
     """A watch: one run of an agent that waits for mail."""
 
     budget: int
+    """How often the agent may ask for the mail again."""
     cursor: str
     """Only messages after this cursor count."""
     deadline: str
+    """When the watch ends."""
     id: str
+    """Id of the watch."""
     inbox_id: str
+    """Id of the inbox."""
     require_auth: bool
     """Whether only messages with an authenticated sender count."""
     resends_used: int
+    """How often the agent asked for the mail again."""
     rev: int
+    """Revision; grows with every change."""
     started_at: str
+    """When the watch started."""
 
 
 @dataclass(frozen=True, kw_only=True)

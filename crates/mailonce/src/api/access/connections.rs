@@ -89,7 +89,7 @@ pub(crate) struct ConnectionPage {
     responses((status = 200, description = "A page of results", body = ConnectionPage)))]
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.access.connections(&auth.caller, before, limit).await?;
+    let page = app.engine.connections.connections(&auth.caller, before, limit).await?;
     let data = page.rows.into_iter().map(ConnectionBody::from).collect();
     Ok(Json(ConnectionPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -103,6 +103,6 @@ pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: Que
 pub(crate) async fn end(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     let not_found = |_not_an_id| Problem::new(Code::NotFound, format!("there is no connection {id}"));
     let id: ConnectionId = id.parse().map_err(not_found)?;
-    let ended = app.engine.access.end_connection(&auth.caller, id).await?;
+    let ended = app.engine.connections.end_connection(&auth.caller, id).await?;
     Ok(Json(ConnectionBody::from(ended)).into_response())
 }

@@ -150,7 +150,7 @@ async fn approve(
         resource: authorization.resource.clone(),
         challenge: authorization.challenge.clone(),
     };
-    app.engine.access.approve_connection(caller, approval).await
+    app.engine.connections.approve_connection(caller, approval).await
 }
 
 /// The person who signed in with the secret of the session, else the page that says how to.
@@ -179,7 +179,7 @@ async fn consent(
     (authorization, params): (&AuthorizationRequest, &OauthParams),
     fault: Option<&str>,
 ) -> ApiResult {
-    let (person, _) = app.engine.access.session_person(caller).await?;
+    let (person, _) = app.engine.people.session_person(caller).await?;
     let offered = offered_scopes(&caller.key.details.scopes);
     let scopes: Vec<ApiKeyScope> =
         authorization.scopes.iter().copied().filter(|scope| offered.contains(scope)).collect();
@@ -189,7 +189,7 @@ async fn consent(
         return Ok(fault_page(StatusCode::FORBIDDEN, &detail));
     }
     let inboxes = app.engine.inboxes.inboxes(caller, None, limits::PAGE_ROWS).await?;
-    let csrf = session_secret(parts).map(|secret| app.engine.access.csrf_token(secret)).unwrap_or_default();
+    let csrf = session_secret(parts).map(|secret| app.engine.people.csrf_token(secret)).unwrap_or_default();
     let page = ConsentPage {
         authorization,
         params,
@@ -207,7 +207,7 @@ async fn consent(
 /// Parses a request. The inner error is the response to a request that cannot be shown to a person.
 async fn parse_request(app: &App, params: &OauthParams) -> Result<Result<AuthorizationRequest, Response>, Problem> {
     let client = match params.get("client_id").and_then(|id| id.parse().ok()) {
-        Some(id) => app.engine.access.oauth_client(id).await?,
+        Some(id) => app.engine.connections.oauth_client(id).await?,
         None => None,
     };
     let Some(client) = client else {

@@ -47,7 +47,7 @@ pub(crate) async fn register(State(app): State<App>, request: Request) -> Result
     let invalid = |problem: mailonce_core::problem::Problem| OauthError::new("invalid_client_metadata", problem.detail);
     let body: RegistrationBody = parse(&body).map_err(invalid)?;
     let details = check_details(body)?;
-    let client = app.engine.access.register_oauth_client(details, network).await?;
+    let client = app.engine.connections.register_oauth_client(details, network).await?;
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(registration(&client))).into_response())
 }
 

@@ -101,7 +101,7 @@ pub(crate) async fn issue(State(app): State<App>, request: Request) -> Result<Re
     let params = OauthParams::parse(&read_form(request).await?)?;
     let (client, resource) = (params.client(), params.resource(&app)?);
     app.engine.control.audit.enter_anonymous(address);
-    let access = &app.engine.access;
+    let connections = &app.engine.connections;
     let tokens = match params.require("grant_type")? {
         "authorization_code" => {
             let verifier = params.require("code_verifier")?;
@@ -110,9 +110,9 @@ pub(crate) async fn issue(State(app): State<App>, request: Request) -> Result<Re
             }
             let (code, redirect_uri) = (params.require("code")?, params.get("redirect_uri"));
             let grant = CodeGrant { code, client: client?, redirect_uri, verifier, resource: &resource };
-            access.exchange_code(grant).await
+            connections.exchange_code(grant).await
         }
-        "refresh_token" => access.refresh_tokens(params.require("refresh_token")?, client?, &resource).await,
+        "refresh_token" => connections.refresh_tokens(params.require("refresh_token")?, client?, &resource).await,
         _ => {
             let detail = "grant_type must be authorization_code or refresh_token";
             return Err(OauthError::new("unsupported_grant_type", detail));
@@ -134,6 +134,6 @@ pub(crate) async fn revoke(State(app): State<App>, request: Request) -> Result<R
     let params = OauthParams::parse(&read_form(request).await?)?;
     let (token, client) = (params.require("token")?, params.client()?);
     app.engine.control.audit.enter_anonymous(address);
-    app.engine.access.revoke_token(token, client).await?;
+    app.engine.connections.revoke_token(token, client).await?;
     Ok(StatusCode::OK.into_response())
 }

@@ -44,7 +44,7 @@ pub(crate) async fn start(State(app): State<App>, parts: Parts) -> ApiResult {
     }
     let provider = provider(&app)?;
     check_failures(&app, ClientAddress::of(&parts.extensions))?;
-    let flow = app.engine.access.new_external_flow();
+    let flow = app.engine.people.new_external_flow();
     let url = match provider.authorization_url(&flow, &redirect_uri(&app), app.engine.ctx.now()).await {
         Ok(url) => url,
         Err(why) => return Ok(failure(StatusCode::BAD_GATEWAY, &why)),
@@ -130,7 +130,7 @@ async fn sign_in(
     let now = app.engine.ctx.now();
     let identity = provider.redeem(query, &flow, &redirect_uri(app), now).await?;
     let client = ClientAddress::of(&parts.extensions);
-    let session = app.engine.access.sign_in_external(&flow, &identity, client).await;
+    let session = app.engine.people.sign_in_external(&flow, &identity, client).await;
     let session = session.map_err(SignInFailure::of_problem)?;
     end_previous_session(app, parts).await.map_err(SignInFailure::of_problem)?;
     signed_in(app, parts, &session, "/").map_err(|error| SignInFailure::of_problem(error.0))
@@ -139,7 +139,7 @@ async fn sign_in(
 /// The flow that this browser began. Another site cannot make a browser finish a flow that it did not begin.
 fn flow_of_browser(app: &App, query: &CallbackQuery, parts: &Parts) -> Result<ExternalFlow, String> {
     let cookie = CookieSafety::of(parts).flow_cookie(parts).unwrap_or_default();
-    let flow = app.engine.access.external_flow(cookie).map_err(|problem| problem.detail)?;
+    let flow = app.engine.people.external_flow(cookie).map_err(|problem| problem.detail)?;
     let state = query.state.as_deref().unwrap_or_default();
     let is_right: bool = state.as_bytes().ct_eq(flow.state.as_bytes()).into();
     is_right.then_some(flow).ok_or_else(|| "the answer does not belong to a sign-in that this browser began".into())

@@ -128,7 +128,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     let keyed_call = auth.keyed_call("people", "", &body.canonical()?);
     check_required_text("name", &name)?;
     let person = Person { name, address, role: parse_role(&role)?, operator: false, signed_out_at: None, sign_outs: 0 };
-    let created = app.engine.access.create_person(&auth.caller, person, keyed_call).await?;
+    let created = app.engine.people.create_person(&auth.caller, person, keyed_call).await?;
     Ok(created_response(created.is_new, Json(PersonBody::from(created.value))))
 }
 
@@ -138,7 +138,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.access.people(&auth.caller, before, limit).await?;
+    let page = app.engine.people.people(&auth.caller, before, limit).await?;
     let data = page.rows.into_iter().map(PersonBody::from).collect();
     Ok(Json(PersonPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -148,7 +148,7 @@ pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: Que
     responses((status = 200, description = "The person", body = PersonBody)))]
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let person = app.engine.access.person(&auth.caller, person_id(&id)?).await?;
+    let person = app.engine.people.person(&auth.caller, person_id(&id)?).await?;
     Ok(Json(PersonBody::from(person)).into_response())
 }
 
@@ -168,7 +168,7 @@ pub(crate) async fn change(
     let PersonPatchBody { rev, name, address, role } = body.parse()?;
     check_text("name", name.as_deref().unwrap_or_default())?;
     let change = PersonChange { name, address, role: role.as_deref().map(parse_role).transpose()? };
-    let person = app.engine.access.change_person(&auth.caller, (person_id(&id)?, rev), change).await?;
+    let person = app.engine.people.change_person(&auth.caller, (person_id(&id)?, rev), change).await?;
     Ok(Json(PersonBody::from(person)).into_response())
 }
 
@@ -179,7 +179,7 @@ pub(crate) async fn change(
     responses((status = 200, description = "The removed person", body = PersonBody)))]
 pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let person = app.engine.access.remove_person(&auth.caller, person_id(&id)?).await?;
+    let person = app.engine.people.remove_person(&auth.caller, person_id(&id)?).await?;
     Ok(Json(PersonBody::from(person)).into_response())
 }
 
@@ -192,7 +192,7 @@ pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathPara
 pub(crate) async fn sign_out(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     let id = person_id(&id)?;
     let keyed_call = auth.keyed_call("people/sign-out", &id.to_string(), b"");
-    let person = app.engine.access.sign_out_everywhere(&auth.caller, id, keyed_call).await?;
+    let person = app.engine.people.sign_out_everywhere(&auth.caller, id, keyed_call).await?;
     Ok(Json(PersonBody::from(person)).into_response())
 }
 
@@ -207,7 +207,7 @@ pub(crate) async fn create_link(State(app): State<App>, auth: AuthedRequest, Pat
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id = person_id(&id)?;
     let keyed_call = auth.keyed_call("people/sign-in-links", &id.to_string(), b"");
-    let created = app.engine.access.create_sign_in_link(&auth.caller, id, keyed_call).await?;
+    let created = app.engine.people.create_sign_in_link(&auth.caller, id, keyed_call).await?;
     let link = created.value;
     let body = SignInLinkBody {
         url: sign_in_url(&app.public_url, &link.token),

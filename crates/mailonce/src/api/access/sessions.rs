@@ -59,14 +59,14 @@ pub(crate) struct SessionPatchBody {
 #[utoipa::path(get, path = "/v1/session", operation_id = "read_session", tag = "people",
     responses((status = 200, description = "The session", body = SessionBody)))]
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, parts: Parts) -> ApiResult {
-    let (view, teams) = app.engine.access.session_person(&auth.caller).await?;
+    let (view, teams) = app.engine.people.session_person(&auth.caller).await?;
     let key = &auth.caller.key;
     let body = SessionBody {
         person: PersonBody::from(view),
         team: TeamRefBody::from(&*auth.caller.team),
         other_teams: teams.iter().map(TeamRefBody::from).collect(),
         scopes: key.details.scopes.iter().map(|scope| scope.as_str()).collect(),
-        csrf_token: session_secret(&parts).map(|secret| app.engine.access.csrf_token(secret)).unwrap_or_default(),
+        csrf_token: session_secret(&parts).map(|secret| app.engine.people.csrf_token(secret)).unwrap_or_default(),
         created_at: key.created_at.to_string(),
         expires_at: key.details.expires_at.map(|at| at.to_string()),
     };
@@ -79,11 +79,11 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, parts: Par
 #[utoipa::path(patch, path = "/v1/session", operation_id = "update_session", tag = "people", request_body = SessionPatchBody,
     responses((status = 204, description = "The cookie is that of the other team's session")))]
 pub(crate) async fn change(State(app): State<App>, auth: AuthedRequest, parts: Parts, body: RawBody) -> ApiResult {
-    app.engine.access.session_person(&auth.caller).await?;
+    app.engine.people.session_person(&auth.caller).await?;
     let SessionPatchBody { team } = body.parse()?;
     let not_found = |_not_an_id| Problem::new(Code::NotFound, format!("you have no team {team}"));
     let team: TeamId = team.parse().map_err(not_found)?;
-    let session = app.engine.access.change_session_team(&auth.caller, team).await?;
+    let session = app.engine.people.change_session_team(&auth.caller, team).await?;
     let cookie = CookieSafety::of(&parts).start(&session, app.engine.ctx.now().0)?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }
@@ -94,8 +94,8 @@ pub(crate) async fn change(State(app): State<App>, auth: AuthedRequest, parts: P
 #[utoipa::path(delete, path = "/v1/session", operation_id = "delete_session", tag = "people",
     responses((status = 204, description = "The session is over")))]
 pub(crate) async fn end(State(app): State<App>, auth: AuthedRequest, parts: Parts) -> ApiResult {
-    app.engine.access.session_person(&auth.caller).await?;
-    app.engine.access.end_session(&auth.caller).await?;
+    app.engine.people.session_person(&auth.caller).await?;
+    app.engine.people.end_session(&auth.caller).await?;
     let cookie = CookieSafety::of(&parts).end()?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }
@@ -106,7 +106,7 @@ pub(crate) async fn show_link(State(app): State<App>, PathParam(token): PathPara
         return Ok(needs_https());
     }
     check_failures(&app, ClientAddress::of(&parts.extensions))?;
-    match app.engine.access.preview_sign_in_link(&token, is_local(&parts)).await {
+    match app.engine.people.preview_sign_in_link(&token, is_local(&parts)).await {
         Ok(view) => Ok(page(StatusCode::OK, &sign_in_form(&view))),
         Err(problem) => failure_page(&app, &parts, problem),
     }
@@ -128,7 +128,7 @@ pub(crate) async fn use_link(State(app): State<App>, PathParam(token): PathParam
     }
     let client = ClientAddress::of(&parts.extensions);
     check_failures(&app, client)?;
-    let session = match app.engine.access.redeem_sign_in_link(&token, client, is_local(&parts)).await {
+    let session = match app.engine.people.redeem_sign_in_link(&token, client, is_local(&parts)).await {
         Ok(session) => session,
         Err(problem) => return failure_page(&app, &parts, problem),
     };
@@ -150,7 +150,7 @@ pub(super) async fn end_previous_session(app: &App, parts: &Parts) -> Result<(),
         && let Ok(caller) = app.engine.access.authenticate_session(before).await
     {
         app.engine.control.audit.enter(&caller, ClientAddress::of(&parts.extensions));
-        app.engine.access.end_session(&caller).await?;
+        app.engine.people.end_session(&caller).await?;
     }
     Ok(())
 }

@@ -313,7 +313,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     }
     let keyed_call =
         auth.keyed_call("sources", "", &app.engine.access.keyed_digest(digest_input.to_string().as_bytes()));
-    let source = app.engine.access.create_source(&auth.caller, new, keyed_call).await?;
+    let source = app.engine.sources.create_source(&auth.caller, new, keyed_call).await?;
     Ok(created_response(source.is_new, Json(SourceBody::from(&source.value))))
 }
 
@@ -323,7 +323,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.access.sources(&auth.caller, before, limit).await?;
+    let page = app.engine.sources.sources(&auth.caller, before, limit).await?;
     let data = page.rows.iter().map(SourceBody::from).collect();
     Ok(Json(SourcePage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -333,7 +333,7 @@ pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: Que
     responses((status = 200, description = "The source", body = SourceBody)))]
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let source = app.engine.access.source(&auth.caller, source_id(&id)?).await?;
+    let source = app.engine.sources.source(&auth.caller, source_id(&id)?).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }
 
@@ -344,7 +344,7 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
     responses((status = 200, description = "The removed object", body = SourceBody)))]
 pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let source = app.engine.access.remove_source(&auth.caller, source_id(&id)?).await?;
+    let source = app.engine.sources.remove_source(&auth.caller, source_id(&id)?).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }
 
@@ -365,7 +365,7 @@ pub(crate) async fn rotate(
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id = source_id(&id)?;
     // Check that the team owns the source before the body, so that another team gets `404` for any body.
-    app.engine.access.source(&auth.caller, id).await?;
+    app.engine.sources.source(&auth.caller, id).await?;
     let body: RotateSourceBody = body.parse()?;
     let RotateSourceBody {
         secret,
@@ -392,6 +392,6 @@ pub(crate) async fn rotate(
     let digest = app.engine.access.keyed_digest(digest_input.to_string().as_bytes());
     let rotation = SourceRotation { credential, keep, collection: collecting };
     let keyed_call = auth.keyed_call("sources/rotate", &id.to_string(), &digest);
-    let source = app.engine.access.rotate_source(&auth.caller, id, rotation, keyed_call).await?;
+    let source = app.engine.sources.rotate_source(&auth.caller, id, rotation, keyed_call).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }

@@ -214,7 +214,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     let at_limit = at_limit.as_deref().map_or(Ok(AtLimit::Refuse), parse_at_limit)?;
     let scope = parse_scope(&app, &auth, scope_body).await?;
     let budget = Budget { scope, measure, per, limit, at_limit, enabled: enabled.unwrap_or(true) };
-    let created = app.engine.control.create_budget(&auth.caller, name, &budget, keyed_call).await?;
+    let created = app.engine.budgets.create_budget(&auth.caller, name, &budget, keyed_call).await?;
     Ok(created_response(created.is_new, Json(BudgetBody::from(created.value))))
 }
 
@@ -224,7 +224,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.control.budgets(&auth.caller, before, limit).await?;
+    let page = app.engine.budgets.budgets(&auth.caller, before, limit).await?;
     let data = page.rows.into_iter().map(BudgetBody::from).collect();
     Ok(Json(BudgetPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -234,7 +234,7 @@ pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: Que
     responses((status = 200, description = "The budget", body = BudgetBody)))]
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
-    let budget = app.engine.control.budget(&auth.caller, budget_id(&id)?).await?;
+    let budget = app.engine.budgets.budget(&auth.caller, budget_id(&id)?).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
 }
 
@@ -258,7 +258,7 @@ pub(crate) async fn change(
         budget.at_limit = at_limit.unwrap_or(budget.at_limit);
         budget.enabled = enabled.unwrap_or(budget.enabled);
     };
-    let budget = app.engine.control.change_budget(&auth.caller, (budget_id(&id)?, rev), apply).await?;
+    let budget = app.engine.budgets.change_budget(&auth.caller, (budget_id(&id)?, rev), apply).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
 }
 
@@ -267,6 +267,6 @@ pub(crate) async fn change(
     responses((status = 200, description = "The removed object", body = BudgetBody)))]
 pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let budget = app.engine.control.remove_budget(&auth.caller, budget_id(&id)?).await?;
+    let budget = app.engine.budgets.remove_budget(&auth.caller, budget_id(&id)?).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
 }

@@ -120,7 +120,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     let reason = body.reason.filter(|reason| !reason.trim().is_empty());
     let digested = format!("{}\n{}", address.as_str(), reason.as_deref().unwrap_or_default());
     let keyed_call = auth.keyed_call("erasures", "", digested.as_bytes());
-    let erasure = app.engine.control.request_erasure(&auth.caller, &address, reason, keyed_call).await?;
+    let erasure = app.engine.erasures.request_erasure(&auth.caller, &address, reason, keyed_call).await?;
     Ok((StatusCode::ACCEPTED, Json(ErasureBody::from(&erasure))).into_response())
 }
 
@@ -130,7 +130,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.control.erasures(&auth.caller, before, limit).await?;
+    let page = app.engine.erasures.erasures(&auth.caller, before, limit).await?;
     let data = page.rows.iter().map(ErasureBody::from).collect();
     Ok(Json(ErasurePage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -141,5 +141,5 @@ pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: Que
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id = id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no erasure {id}")))?;
-    Ok(Json(ErasureBody::from(&app.engine.control.erasure(&auth.caller, id).await?)).into_response())
+    Ok(Json(ErasureBody::from(&app.engine.erasures.erasure(&auth.caller, id).await?)).into_response())
 }

@@ -34,7 +34,7 @@ const MAX_FORM_BYTES: usize = 4 << 20;
 
 /// Shows what waits for a decision. It changes nothing: mail scanners open links.
 pub(crate) async fn show(State(app): State<App>, PathParam(token): PathParam) -> ApiResult {
-    match app.engine.escalations.approval_page(&token).await {
+    match app.engine.notifications.approval_page(&token).await {
         Ok(page) => Ok(render(&page, None)),
         Err(problem) => failure(problem),
     }
@@ -44,7 +44,7 @@ pub(crate) async fn show(State(app): State<App>, PathParam(token): PathParam) ->
 pub(crate) async fn decide(State(app): State<App>, PathParam(token): PathParam, request: Request) -> ApiResult {
     let client = ClientAddress::of(request.extensions());
     // Whoever has no link sends no large body.
-    if let Err(problem) = app.engine.escalations.check_link_token(&token) {
+    if let Err(problem) = app.engine.notifications.check_link_token(&token) {
         return failure(problem);
     }
     let body = read_body(request.into_body(), MAX_FORM_BYTES).await?;
@@ -53,7 +53,7 @@ pub(crate) async fn decide(State(app): State<App>, PathParam(token): PathParam, 
         Ok(request) => request,
         Err(problem) => return show_again(&app, &token, &problem).await,
     };
-    match app.engine.escalations.decide_by_link(&token, request, client).await {
+    match app.engine.notifications.decide_by_link(&token, request, client).await {
         Ok(page) => Ok(render(&page, None)),
         Err(problem) if matches!(problem.code, Code::InvalidField | Code::StaleRev) => {
             show_again(&app, &token, &problem).await
@@ -64,7 +64,7 @@ pub(crate) async fn decide(State(app): State<App>, PathParam(token): PathParam, 
 
 /// The page again, with what is wrong with the form.
 async fn show_again(app: &App, token: &str, problem: &Problem) -> ApiResult {
-    match app.engine.escalations.approval_page(token).await {
+    match app.engine.notifications.approval_page(token).await {
         Ok(page) => Ok(render(&page, Some(problem))),
         Err(problem) => failure(problem),
     }

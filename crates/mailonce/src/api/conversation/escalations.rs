@@ -459,7 +459,7 @@ pub(crate) async fn create_link(
     let person = person
         .parse()
         .map_err(|_not_an_id| Problem::invalid_field("person", "is not the id of a person of the team"))?;
-    let link = app.engine.escalations.create_approval_link(&auth.caller, id, person, keyed_call).await?;
+    let link = app.engine.notifications.create_approval_link(&auth.caller, id, person, keyed_call).await?;
     let url = format!("{}/a/{}", app.public_url, link.token);
     Ok(created_response(true, Json(ApprovalLinkBody { url, expires_at: link.expires_at.to_string() })))
 }

@@ -100,7 +100,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     check_required_text("name", &name)?;
     let kind = TargetKind::parse(&kind).ok_or_else(|| Problem::invalid_field("kind", "must be slack or webhook"))?;
     let created =
-        app.engine.escalations.create_notification_target(&auth.caller, (name, kind, url), keyed_call).await?;
+        app.engine.notifications.create_notification_target(&auth.caller, (name, kind, url), keyed_call).await?;
     let NewTarget { target, secret } = created.value;
     Ok(created_response(created.is_new, Json(CreatedNotificationTargetBody { target: target.into(), secret })))
 }
@@ -111,7 +111,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.escalations.notification_targets(&auth.caller, before, limit).await?;
+    let page = app.engine.notifications.notification_targets(&auth.caller, before, limit).await?;
     let data = page.rows.into_iter().map(NotificationTargetBody::from).collect();
     Ok(Json(NotificationTargetPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -123,7 +123,7 @@ pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: Que
     responses((status = 200, description = "The removed target", body = NotificationTargetBody)))]
 pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let target = app.engine.escalations.remove_notification_target(&auth.caller, target_id(&id)?).await?;
+    let target = app.engine.notifications.remove_notification_target(&auth.caller, target_id(&id)?).await?;
     Ok(Json(NotificationTargetBody::from(target)).into_response())
 }
 
@@ -135,7 +135,7 @@ pub(crate) async fn test(State(app): State<App>, auth: AuthedRequest, PathParam(
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id = target_id(&id)?;
     let keyed_call = auth.keyed_call("notification-targets/test", &id.to_string(), b"");
-    let answer = app.engine.escalations.test_notification_target(&auth.caller, id, keyed_call).await?;
+    let answer = app.engine.notifications.test_notification_target(&auth.caller, id, keyed_call).await?;
     let body = match answer {
         Ok(status) => {
             NotificationTargetTestBody { ok: (200..300).contains(&status), status: Some(status), error: None }

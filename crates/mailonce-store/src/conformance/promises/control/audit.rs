@@ -184,7 +184,7 @@ pub(super) async fn an_entry_shows_the_values_before_and_after(store: TestStore)
     let content = &entries[1].content;
     assert_eq!(content.about, format!("rule/{}", record.id));
     assert_eq!(content.before.as_deref(), Some(r#"{"enabled":true}"#));
-    assert_eq!(content.after.as_deref(), Some(r#"{"changed":["conditions"],"enabled":false}"#));
+    assert_eq!(content.after.as_deref(), Some(r#"{"changed":["match.conditions"],"enabled":false}"#));
 }
 
 pub(super) async fn a_refused_or_repeated_act_has_no_entry(store: TestStore) {
