@@ -334,13 +334,7 @@ impl Engine {
             replay_cache,
         ));
         let drafts = Arc::new(Drafts::new(Arc::clone(&ctx), Arc::clone(&inboxes), Arc::clone(&outbound)));
-        let inbound = Arc::new(Inbound::new(
-            Arc::clone(&ctx),
-            Arc::clone(&sources),
-            Arc::clone(&control),
-            Arc::clone(&inboxes),
-            Arc::clone(&outbound),
-        ));
+        let inbound = Arc::new(Inbound::new(&ctx, &sources, &control, &inboxes, &outbound));
         let claims = Arc::new(Claims::new(Arc::clone(&ctx), Arc::clone(&access)));
         let outboxes = Arc::new(Outboxes::new(&ctx, &outbound, &claims));
         let escalations = Arc::new(Escalations::new(

@@ -26,12 +26,19 @@ pub struct Inbound {
 
 impl Inbound {
     pub(crate) fn new(
-        ctx: Arc<Context>,
-        sources: Arc<Sources>,
-        control: Arc<Control>,
-        inboxes: Arc<Inboxes>,
-        outbound: Arc<Outbound>,
+        ctx: &Arc<Context>,
+        sources: &Arc<Sources>,
+        control: &Arc<Control>,
+        inboxes: &Arc<Inboxes>,
+        outbound: &Arc<Outbound>,
     ) -> Self {
-        Self { ctx, sources, control, inboxes, outbound, certificate_cache: hooks::CertificateCache::default() }
+        Self {
+            ctx: Arc::clone(ctx),
+            sources: Arc::clone(sources),
+            control: Arc::clone(control),
+            inboxes: Arc::clone(inboxes),
+            outbound: Arc::clone(outbound),
+            certificate_cache: hooks::CertificateCache::default(),
+        }
     }
 }
