@@ -72,7 +72,7 @@ impl LargeLedger {
 impl RequestGenerator for LargeLedger {
     fn write_request(&self, n: u64, out: &mut Vec<u8>) {
         let first = n * BATCH_SIZE;
-        let body = Value::from_iter((first..first + BATCH_SIZE).map(|n| self.email(n))).to_string();
+        let body = (first..first + BATCH_SIZE).map(|n| self.email(n)).collect::<Value>().to_string();
         // Writing to a `Vec` cannot fail.
         let _infallible = write!(
             out,
