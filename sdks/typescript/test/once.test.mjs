@@ -222,7 +222,10 @@ test("a step is not forgotten by the short ttl of its run", async (t) => {
   const options = { ttl: "notification", onUnknown: "retry" };
   assert.equal(await client.once("k", (workflow) => workflow.step("customer", async () => 5), options), 5);
   const asked = calls.filter(({ verb }) => verb === "claims").map(({ body }) => [body.ttl, body.on_unknown]);
-  assert.deepEqual(asked, [["notification", "retry"], [undefined, "retry"]]);
+  assert.deepEqual(asked, [
+    ["notification", "retry"],
+    [undefined, "retry"],
+  ]);
 });
 
 test("an error is final unless onError says that nothing happened", async () => {

@@ -278,7 +278,8 @@ over_memory_and_sqlite! {
         let routes = first.into_iter().chain(last).filter(|(_, path, _)| *path != "/v1/session");
         for (method, path, _) in routes {
             let answer = world.call(owned.request_for(method, path)).await;
-            let refused = answer.text.contains("wrong_scope") || answer.text.contains("sender_not_allowed");
+            let is_problem = |code: &str| answer.text.contains(&format!("\"code\":\"{code}\""));
+            let refused = is_problem("wrong_scope") || is_problem("sender_not_allowed");
             assert!(!refused, "{method} {path}: {}", answer.text);
         }
     }
