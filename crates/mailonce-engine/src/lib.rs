@@ -1,6 +1,6 @@
 //! The engine: everything between a request and its commit. It opens no sockets and contains no SQL.
 //!
-//! Each domain folder holds one or two service structs, such as [`outbound::Outbound`]. [`Engine`] builds the services
+//! Each domain folder holds one to four service structs, such as [`outbound::Outbound`]. [`Engine`] builds the services
 //! over a shared [`runtime::context::Context`]. A service holds references to the services that it needs, and there is
 //! no cycle among them. The engine reaches the outside only through the ports of `mailonce_core` (store, clock,
 //! transports, DNS, webhooks).
@@ -15,6 +15,7 @@
 //! | [`email_commands`](outbound::email_commands) | cancel, reschedule and resend |
 //! | [`idempotency_keys`](outbound::idempotency_keys) | inspect, extend and forget keys |
 //! | [`queries`](outbound::queries) | lists and counts of emails |
+//! | [`simulate`](outbound::simulate) | what a send would do, without writing |
 //! | [`message_ids`](outbound::message_ids) | finds sent emails by their Message-ID |
 //! | [`templates`](outbound::templates) | stored wording, rendered before any guard sees the email |
 //! | [`drafts`](outbound::drafts) | create, read and change drafts |
@@ -60,6 +61,7 @@
 //! | `parties`, `reply_recipients` | senders and recipients of a message, and the recipients of a reply |
 //! | [`wait`](inbox::wait) | long polling for a message |
 //! | [`artifacts`](inbox::artifacts) | codes and links found in messages, and watches for them |
+//! | [`take`](inbox::take), `implicit_watch` | taking a new code or link, and waiting for it |
 //! | [`labels`](inbox::labels) | labels that callers add to messages and emails |
 //! | `deletion` | deletes messages and threads on request |
 //!
@@ -74,6 +76,10 @@
 //! | [`links`](conversation::links) | signed, short-lived links to attachments and raw mail |
 //! | [`escalations`](conversation::escalations), `escalation_worker` | questions for a person |
 //! | `decisions` | carries out what a person decided, once |
+//! | [`approval_links`](conversation::approval_links), `approval_emails` | links that decide a question, and their emails |
+//! | [`notification_targets`](conversation::notification_targets) | where cards with questions are posted |
+//! | `notifications`, `notification_recipients`, `notification_attempts` | who is told about a question, and when |
+//! | `notification_order`, `notification_progress` | the order of people, and what was told already |
 //! | [`preview`](conversation::preview) | exactly what would be sent, for the person who approves it |
 //! | `diff`, `word_diff` | line and word differences between two emails or parts |
 //!
@@ -97,6 +103,11 @@
 //! | [`budgets`](control::budgets) | limits on emails or recipients per period |
 //! | [`erasures`](control::erasures), `erasure_steps` | removes a person's address, names and mail |
 //! | [`suppressions`](control::suppressions) | addresses that a team doesn't send to |
+//! | [`stops`](control::stops) | switches that keep email from leaving |
+//! | [`audit`](control::audit) | who changed what |
+//! | [`policy_trace`](control::policy_trace) | what each check decided about an email |
+//! | `retention` | deletes bodies, received mail and events early |
+//! | [`unsubscribe`](control::unsubscribe) | links with which a recipient unsubscribes |
 //! | `record_cache` | rules, lists and budgets in memory |
 //!
 //! ## [`search`]: full-text search
@@ -121,6 +132,7 @@
 //! |---|---|
 //! | `drainer` | the loop of one outbox: leases rows, accepts each under its key, marks it |
 //! | [`queries`](outbox::queries) | the state of the outboxes of a team, dead letters and their replay |
+//! | [`config`](outbox::config) | which databases have an outbox |
 //!
 //! ## [`access`]: teams, API keys and what a team owns
 //!
@@ -129,6 +141,11 @@
 //! | [`caller`](access::caller) | the API key, team and channel of a call |
 //! | [`api_keys`](access::api_keys) | authentication, rate limits, new teams and keys |
 //! | [`active_keys`](access::active_keys) | ends open streams and waits when their key is revoked |
+//! | [`api_key_names`](access::api_key_names) | display names of API keys |
+//! | [`people`](access::people), [`sessions`](access::sessions) | people of a team, sign-in links and sessions |
+//! | [`external_sign_in`](access::external_sign_in) | sign-in with an identity provider |
+//! | [`connections`](access::connections), `oauth_clients`, `oauth_tokens` | clients that people connected over OAuth |
+//! | [`compat_settings`](access::compat_settings) | settings of the dialects |
 //! | [`inbox_restriction`](access::inbox_restriction) | API keys that are restricted to some inboxes |
 //! | [`domains`](access::domains), `sending_domains` | sending domains: DNS records, verification, DKIM signatures |
 //! | [`sources`](access::sources), `source_credentials` | providers that send us events and mail |
