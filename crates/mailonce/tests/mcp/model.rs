@@ -173,7 +173,7 @@ impl ModelConversation<'_> {
                 if self.rng.random_below(2) == 0 {
                     json!({ "type": "code", "for": purpose, "message": arrived["message"] })
                 } else {
-                    json!({ "type": "code", "for": purpose, "from": shop, "timeout_s": 1 })
+                    json!({ "type": "code", "for": purpose, "from": shop, "timeout_s": 0 })
                 }
             });
             let [first, second] = requests;

@@ -53,7 +53,7 @@ pub(super) fn waits(name: &str) -> bool {
 /// How long a call waits at most, in seconds.
 pub(super) fn wait_seconds(params: &Map<String, Value>) -> u64 {
     let stated = params.get("arguments").and_then(|arguments| arguments.get("timeout_s")).and_then(Value::as_u64);
-    stated.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_WAIT_S).min(MAX_WAIT_S)
+    stated.unwrap_or(DEFAULT_WAIT_S).min(MAX_WAIT_S)
 }
 
 /// How long a call asks to wait. A wait beyond the limit is refused, because it would end unexpectedly.

@@ -281,10 +281,10 @@ fn input_schema(tool: &ToolSpec) -> Value {
 }
 
 /// Integer arguments for which 0 says nothing: strict schemas make models fill them.
-const ZERO_IS_ABSENT: [&str; 5] = ["version", "follow_up", "limit", "max_chars", "timeout_s"];
+const ZERO_IS_ABSENT: [&str; 4] = ["version", "follow_up", "limit", "max_chars"];
 
 /// The arguments without optional ones that are empty: null, a text without characters, a template without a name, or 0
-/// where 0 says nothing. Lists lose their empty items.
+/// where 0 says nothing.
 pub(super) fn without_empty_values(name: &str, arguments: &Value) -> Value {
     let (Some(tool), Some(given)) = (TOOLS.iter().find(|tool| tool.name == name), arguments.as_object()) else {
         return arguments.clone();
@@ -298,12 +298,7 @@ pub(super) fn without_empty_values(name: &str, arguments: &Value) -> Value {
         _ => false,
     };
     let kept = given.iter().filter(|(name, value)| !(is_optional(name) && is_empty(name, value)));
-    Value::Object(kept.map(|(name, value)| (name.clone(), without_empty_items(value))).collect())
-}
-
-fn without_empty_items(value: &Value) -> Value {
-    let is_stated = |item: &&Value| !item.is_null() && item.as_str().is_none_or(|text| !text.trim().is_empty());
-    value.as_array().map_or_else(|| value.clone(), |items| items.iter().filter(is_stated).cloned().collect())
+    Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
 fn output_schema(tool: &ToolSpec) -> Value {
@@ -333,12 +328,6 @@ mod tests {
         assert_eq!(without_empty_values("send_email", &nameless), nameless);
         let released = json!({ "thread": "t", "ttl_s": 0, "lease": "l" });
         assert_eq!(without_empty_values("claim_thread", &released), released, "0 releases the lease");
-        let seen = json!({ "message": "m", "seen": ["", null, "n"] });
-        assert_eq!(without_empty_values("reply_email", &seen), json!({ "message": "m", "seen": ["n"] }));
-        let impatient = json!({ "timeout_s": 0 });
-        assert_eq!(without_empty_values("wait_for_message", &impatient), json!({}));
-        let params = json!({ "name": "wait_for_message", "arguments": impatient });
-        assert_eq!(super::super::wait_seconds(params.as_object().unwrap()), super::super::DEFAULT_WAIT_S);
     }
 
     #[test]
