@@ -249,7 +249,6 @@ export interface Email {
   scheduled_at?: string | null;
   /** When the email reached a final state; null before that. */
   settled_at?: string | null;
-  /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
   state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   /** Id of the stop that keeps the email from leaving. */
   stopped_by?: string | null;
@@ -293,7 +292,6 @@ export interface EmailDetail {
   scheduled_at?: string | null;
   /** When the email reached a final state; null before that. */
   settled_at?: string | null;
-  /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
   state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   /** Id of the stop that keeps the email from leaving. */
   stopped_by?: string | null;
@@ -473,7 +471,6 @@ export interface Handoff {
   /** Why the handoff waits, or why it failed. */
   reason?: string | null;
   recipients: string[];
-  /** `scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled` */
   state: "scheduled" | "queued" | "leased" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   /** Name of the transport. */
   transport: string;
@@ -815,7 +812,6 @@ export interface Party {
 /** What one check decided about an email. */
 export interface PolicyStep {
   id?: string | null;
-  /** `request sender stop suppression list rule budget guard` */
   kind: "request" | "sender" | "stop" | "suppression" | "list" | "rule" | "budget" | "guard";
   name: string;
   /** `pass hold refuse flag observe`; `observe`: the rule only records what it would have done. */
@@ -1066,7 +1062,6 @@ export interface SendReceipt {
   /** Id of the next version, if the email was resent. */
   resent_as?: string | null;
   rev: number;
-  /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
   state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   thread_id?: string | null;
   tightest_budget?: BudgetRoom | null;
@@ -1087,7 +1082,6 @@ export interface SuppressedCall {
   /** Id of the API key of the call. */
   caller?: string | null;
   channel: "http" | "batch" | "cli" | "resend" | "usesend" | "mcp" | "agentmail" | "outbox";
-  /** `key_replay payload_differs mismatch already_answered` */
   reason: "key_replay" | "payload_differs" | "mismatch" | "already_answered" | "identical";
 }
 
