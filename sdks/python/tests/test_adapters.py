@@ -43,7 +43,7 @@ MAIL = {
     "entity": "order_4821",
 }
 REWORDED = {**MAIL, "subject": "Your order", "text": "Thanks so much for your order!"}
-REWORDED = {"subject": "News about what you bought", "text": "The courier has picked it up this morning."}
+OTHER_WORDS = {"subject": "News about what you bought", "text": "The courier has picked it up this morning."}
 ALREADY = ("already_accepted", "already_sent")
 Turns = list[list[tuple[str, dict[str, Any]]]]
 GO: Any = {"messages": [("user", "Go.")]}
@@ -316,7 +316,7 @@ class Adapters(unittest.TestCase):
                 calls = [{**mail, "type": kind} for kind in types]
                 calls.append({**mail, "type": "dup.x", "subject": "Your order", "text": "It is on its way to you."})
                 calls.append({**mail, "type": "dup.x", "entity": mail["entity"].upper()})
-                calls.append({**mail, **REWORDED, "type": "Dup-X", "entity": mail["entity"].upper()})
+                calls.append({**mail, **OTHER_WORDS, "type": "Dup-X", "entity": mail["entity"].upper()})
                 answers = run(Earnest(), [[("send_email", call)] for call in calls], 4, None)
                 self.assertEqual(answers[0]["status"], "accepted")
                 for number in (1, 2, 7):
@@ -330,7 +330,7 @@ class Adapters(unittest.TestCase):
             with self.subTest(framework=run.__name__):
                 mail = {**unique(), "type": "weekly.report", "period": "2026-W46"}
                 respelled = {**mail, "type": "Weekly Report"}
-                calls = [mail, {**respelled, **REWORDED}]
+                calls = [mail, {**respelled, **OTHER_WORDS}]
                 first, again = run(Earnest(), [[("send_email", call)] for call in calls], 4, None)
                 self.assertEqual((first["status"], again["status"]), ("accepted", "looks_duplicate"))
                 self.assertEqual(mails_for(mail["to"]), 1)
