@@ -168,6 +168,7 @@
 //! | `pack`, `vault`, `sealed_answers` | encoding and encryption of bodies, secrets and stored answers |
 //! | `escalation_hook` | lets sending and the hand-off open and close escalations |
 //! | `inbound_runtime`, `fetch_limiter` | waiting calls and queues of received mail, and limits on fetches |
+//! | `team_round` | a round of background work, in which no team keeps the others waiting |
 //! | `blocking`, `panics`, `hex` | blocking work, recovery from panics, hexadecimal text |
 //!
 //! Two files have no folder: `deps` holds [`EngineDeps`], and `upkeep` runs the maintenance loop.

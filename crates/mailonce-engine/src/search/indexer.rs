@@ -13,6 +13,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
 use super::Search;
+use crate::runtime::team_round::TeamRound;
 
 /// How many teams one round indexes.
 const TEAMS_PER_ROUND: usize = 32;
@@ -106,18 +107,17 @@ impl Search {
     /// other teams had their turn.
     async fn index_round(&self, stop: &watch::Receiver<bool>) -> Result<bool, StoreError> {
         let backlog = self.ctx.store.search_backlog(TEAMS_PER_ROUND).await?;
-        // A team whose mail cannot be indexed must not keep the others waiting.
-        let mut failed = None;
+        let mut round = TeamRound::default();
         for behind in &backlog {
             if *stop.borrow() {
                 return Ok(false);
             }
-            if let Err(error) = self.index_team(*behind).await {
-                tracing::warn!(team = %behind.team, %error, "cannot index the mail of a team for search");
-                failed = Some(error);
+            round.record(behind.team, self.index_team(*behind).await);
+            if round.must_end() {
+                break;
             }
         }
-        failed.map_or(Ok(!backlog.is_empty()), Err)
+        round.finish(!backlog.is_empty())
     }
 
     /// Indexes the next events of a team.
