@@ -3,6 +3,7 @@
 
 use crate::harness::{child_processes::sleep, postgres_cluster::PostgresCluster, server_fixture::wait_until};
 use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
 
 /// How long a standby may take to catch up.
@@ -10,8 +11,29 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Cancels the wait of commits for the standby, as an impatient operator does: they are committed on the primary only.
 const CANCEL_SYNC_WAITS_SQL: &str = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND pid <> pg_backend_pid()";
+/// Commits that wait for the standby and wrote to a table: their locks are released after the wait.
+const SYNC_WAITS_OF_TABLE_SQL: &str = "
+    SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE wait_event = 'SyncRep' AND mode = 'RowExclusiveLock' AND relation = to_regclass('TABLE')";
 const SYNC_STANDBYS_SQL: &str =
     "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')";
+
+/// The process of a standby that receives commits. Suspended, it confirms none: that takes no time, while a server needs a
+/// second to stop on a busy machine.
+#[derive(Debug)]
+pub struct WalReceiver(Pid);
+
+impl WalReceiver {
+    /// Suspends it.
+    pub fn suspend(&self) -> Result<()> {
+        Ok(kill_process(self.0, Signal::STOP)?)
+    }
+
+    /// Resumes it.
+    pub fn resume(&self) -> Result<()> {
+        Ok(kill_process(self.0, Signal::CONT)?)
+    }
+}
 
 /// Two servers, one of which is the primary.
 #[derive(Debug)]
@@ -49,6 +71,12 @@ impl ReplicatedPostgres {
         &mut self.primary
     }
 
+    /// The process of the standby that receives commits.
+    pub fn wal_receiver(&self) -> Result<WalReceiver> {
+        let pid = self.standby.psql("SELECT pid FROM pg_stat_wal_receiver")?.parse().context("no process id")?;
+        Ok(WalReceiver(Pid::from_raw(pid).context("no process id")?))
+    }
+
     /// Stops the standby.
     pub fn stop_standby(&mut self) -> Result<()> {
         self.standby.crash()
@@ -63,6 +91,11 @@ impl ReplicatedPostgres {
     /// Cancels the wait of every commit that waits for the standby. Returns their number.
     pub fn cancel_sync_waits(&self) -> Result<u64> {
         self.primary.psql(CANCEL_SYNC_WAITS_SQL)?.parse().context("no number of backends")
+    }
+
+    /// Whether a commit that wrote to a table waits for the standby.
+    pub fn has_sync_wait(&self, table: &str) -> Result<bool> {
+        Ok(self.primary.psql(&SYNC_WAITS_OF_TABLE_SQL.replace("TABLE", table))? != "0")
     }
 
     /// Crashes the primary and promotes the standby, which may be stopped at that moment.

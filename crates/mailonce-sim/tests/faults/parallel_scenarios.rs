@@ -34,17 +34,17 @@ fn is_selected(path: &str) -> bool {
 
 /// Waits for a scenario, and fails if it failed.
 pub(crate) fn run_scenario(path: &str) {
-    static PLAYING: OnceLock<Mutex<BTreeMap<&str, JoinHandle<()>>>> = OnceLock::new();
-    let playing = PLAYING.get_or_init(|| {
-        let asked = SCENARIOS.into_iter().filter(|(path, _)| is_selected(path));
-        Mutex::new(asked.map(|(path, scenario)| (path, std::thread::spawn(scenario))).collect())
+    static RUNNING: OnceLock<Mutex<BTreeMap<&str, JoinHandle<()>>>> = OnceLock::new();
+    let running = RUNNING.get_or_init(|| {
+        let selected = SCENARIOS.into_iter().filter(|(path, _)| is_selected(path));
+        Mutex::new(selected.map(|(path, scenario)| (path, std::thread::spawn(scenario))).collect())
     });
-    let own = playing.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
-    let scenario = own.unwrap_or_else(|| panic!("there is no scene {path}"));
+    let own = running.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+    let scenario = own.unwrap_or_else(|| panic!("there is no scenario {path}"));
     scenario.join().unwrap_or_else(|why| {
         // The output of a scenario belongs to the test that started all of them, and is lost if that one passes.
         let text = why.downcast_ref::<String>().map(String::as_str).or(why.downcast_ref::<&str>().copied());
-        eprintln!("{path}: {}", text.unwrap_or("the scene panicked without a text"));
+        eprintln!("{path}: {}", text.unwrap_or("it panicked without a text"));
         resume_unwind(why)
     });
 }

@@ -32,7 +32,7 @@ const SYNC_MICROS: u64 = 2_000;
 const CUTS_TO_DETECT: u32 = 20;
 
 /// How long a server takes to exit after a failed sync.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
+const EXIT_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A disk for a data directory in `root`.
 fn faulty_disk(root: &Path) -> (PathBuf, FaultyDisk) {
