@@ -1,5 +1,6 @@
 // The committed dist is what the source builds, and it is small. The types of the API are those of openapi.json, and every
-// call of the source is in it: what the page can do, an API key can do.
+// call of the source is in it: what the page can do, an API key can do. The page that `mailonce demo storm` writes, which has
+// no scripts, has the colors of the dashboard.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
@@ -38,6 +39,17 @@ const checkCalls = async () => {
   return count;
 };
 
+/** The colors that a style sheet defines, by name. */
+const colorsOf = (css) => Object.fromEntries([...css.matchAll(/--([\w-]+): (light-dark\([^;]+\));/g)].map(([, name, color]) => [name, color]));
+
+const checkDemoPage = async () => {
+  const [page, dashboard] = await Promise.all(["../../crates/mailonce/src/cli/demo/storm.html", "../src/styles/base.css"].map((path) => readFile(here(path), "utf8")));
+  const [own, known] = [colorsOf(page), colorsOf(dashboard)];
+  for (const name of ["accent", "good", "bad"]) assert.ok(own[name], `storm.html does not define --${name}`);
+  for (const [name, color] of Object.entries(own)) assert.equal(color, known[name], `--${name} in storm.html is not that of base.css`);
+};
+
+await checkDemoPage();
 const fresh = await mkdtemp(join(tmpdir(), "mailonce-dist-"));
 try {
   execFileSync(process.execPath, [here("../build.mjs")], { env: { ...process.env, DIST: fresh } });

@@ -10,9 +10,9 @@ import { readdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { startDev } from "./server.mjs";
 
-const HELPERS = ["browser", "oauth", "png", "provider", "run", "seed", "server", "sink", "smtp"];
+const HELPERS = ["browser", "dns", "oauth", "png", "provider", "run", "seed", "server", "sink", "smtp"];
 /** These need no server, or start one that is configured for them. */
-const WITHOUT_SERVER = ["approval-links", "dist", "empty", "fields", "oidc", "teams"];
+const WITHOUT_SERVER = ["approval-links", "breaker", "dist", "domains", "empty", "fields", "oidc", "teams"];
 /** These take the longest, so they begin first. */
 const LONG = ["screenshots", "approve", "setup", "keyboard"];
 const JOBS = Number(process.env.JOBS || (process.env.SCREENSHOTS ? 1 : 2));

@@ -5,8 +5,8 @@ import { createServer as createHttpsServer } from "node:https";
 import { createServer } from "node:net";
 import { join } from "node:path";
 
-const listen = async (server) => {
-  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+const listen = async (server, port = 0) => {
+  await new Promise((done) => server.listen(port, "127.0.0.1", done));
   return server.address().port;
 };
 
@@ -63,16 +63,18 @@ const converse = (socket, take, answer) => {
   say("220 sink.example");
 };
 
+/** The configuration of a relay on this port of the machine. */
+export const relayConfig = (port, name = "sink") => `[[transports]]\nname = "${name}"\nkind = "smtp"\nhost = "127.0.0.1"\nport = ${port}\ntls = "none"\n`;
+
 /** Takes mail, unless `answer` refuses a recipient. `mails` has `{ from, to, raw, subject, text }` of each. */
-export const startMailSink = async (answer = () => "250 ok") => {
+export const startMailSink = async (answer = () => "250 ok", at = 0) => {
   const mails = [];
   const sockets = new Set();
   const server = createServer((socket) => {
     sockets.add(socket.once("close", () => sockets.delete(socket)));
     converse(socket, (mail) => mails.push(mail), answer);
   });
-  const port = await listen(server);
-  const config = `[[transports]]\nname = "sink"\nkind = "smtp"\nhost = "127.0.0.1"\nport = ${port}\ntls = "none"\n`;
+  const config = relayConfig(await listen(server, at));
   const close = () => {
     for (const socket of sockets) socket.destroy();
     server.close();

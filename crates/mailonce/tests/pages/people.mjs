@@ -102,6 +102,46 @@ const approve = async (browser) => {
   await context.close();
 };
 
+const REASON = "Wrong <b>customer</b>,\nask Eve first.";
+
+/** The reason is what the person typed, and the email never leaves. The link in a second window is too late, and says who decided. */
+const reject = async (browser) => {
+  const ada = (await api("GET", "/v1/people")).data.find(({ name }) => name === "Ada").id;
+  const held = await hold("Invoice 4824", ada);
+  const context = await browser.newContext({ ...PHONE, javaScriptEnabled: false });
+  const [page, second] = [await open(context), await open(context)];
+  for (const window of [page, second]) await window.goto(MAILONCE_URL + held.path);
+  await page.getByLabel("Reason, or your answer").fill(REASON);
+  await page.getByRole("button", { name: "Reject", exact: true }).click();
+  await page.getByRole("heading", { name: "Decided: Reject", exact: true }).waitFor();
+  assert.match(await page.locator("main").innerText(), /^Ada decided at \S+ The first decision counts\.$/m);
+  assert.equal(await page.locator("pre").innerText(), REASON);
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), "it scrolls sideways");
+  await picture(page, "approval-rejected");
+  const { data } = await api("GET", "/v1/escalations?state=resolved&limit=100");
+  const { decision } = data.find(({ about }) => about.email === held.email);
+  assert.deepEqual([decision.as, decision.reason, decision.person], ["reject", REASON, ada]);
+  // Both windows of the phone had a form. The second one asks for the opposite.
+  await second.getByLabel("Reason, or your answer").fill("It is fine.");
+  const [answer] = await Promise.all([
+    second.waitForResponse((response) => response.request().method() === "POST"),
+    second.getByRole("button", { name: "Approve and send" }).click(),
+  ]);
+  assert.equal(answer.status(), 410);
+  const again = await page.goto(MAILONCE_URL + held.path);
+  assert.equal(again.status(), 410);
+  for (const window of [page, second]) {
+    await window.getByRole("heading", { name: "Decided: Reject", exact: true }).waitFor();
+    const text = await window.locator("main").innerText();
+    assert.ok(text.includes("Ada decided at") && text.includes("ask Eve first.") && !text.includes("It is fine."), text);
+    assert.equal(await window.locator("form, button").count(), 0, "there is nothing left to press");
+  }
+  const email = await api("GET", `/v1/emails/${held.email}`);
+  assert.deepEqual([email.state, email.handoffs.flatMap(({ attempts }) => attempts)], ["cancelled", []]);
+  assert.deepEqual([...faults(page), ...faults(second)], []);
+  await context.close();
+};
+
 /** Another site can neither frame the page nor post its form. */
 const attack = async (browser) => {
   const ada = (await api("GET", "/v1/people")).data.find(({ name }) => name === "Ada").id;
@@ -127,8 +167,9 @@ const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-s
 try {
   await signIn(browser);
   await approve(browser);
+  await reject(browser);
   await attack(browser);
-  console.log("people: signed in once, two emails decided on a phone without scripts, another site refused");
+  console.log("people: signed in once, two emails approved and one rejected on a phone without scripts, another site refused");
 } finally {
   await browser.close();
 }
