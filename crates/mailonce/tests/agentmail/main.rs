@@ -5,12 +5,12 @@
 #![expect(clippy::expect_used, reason = "a test that cannot continue has failed, and the message says why")]
 #![expect(clippy::panic, reason = "a helper fails its test when it finds something unexpected")]
 
-#[path = "../it/binary.rs"]
+#[path = "../it/fixtures/binary.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod binary;
 mod drafts;
 mod lists;
-#[path = "../it/packages.rs"]
+#[path = "../it/fixtures/packages.rs"]
 mod packages;
 mod retries;
 mod wire;

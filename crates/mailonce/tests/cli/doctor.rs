@@ -216,7 +216,7 @@ async fn the_server_that_has_the_ledger_is_the_one_that_is_named() {
 }
 
 #[tokio::test]
-async fn what_waits_rests_or_is_in_doubt_is_told_by_a_server_and_by_its_ledger() {
+async fn doctor_reports_queued_stopped_and_unknown_emails_online_and_offline() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     let report = cli.run(&["doctor", "--offline"]).await.expect_exit(0).json();

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     binary::{CliFixture, CommandOutput},
-    plain::Redactor,
+    redactor::Redactor,
 };
 
 /// Records the snapshots of one run through the verbs.

@@ -7,29 +7,29 @@
 #![expect(clippy::expect_used, reason = "a test that cannot continue has failed, and the message says why")]
 #![expect(clippy::panic, reason = "a helper fails its test when it finds something unexpected")]
 
-#[expect(dead_code, reason = "the tests of the command line use more of it")]
-#[path = "../it/binary.rs"]
-mod binary;
+mod administration;
 #[expect(dead_code, reason = "the tests of the API use more of it")]
-#[path = "../it/call.rs"]
-mod call;
+#[path = "../it/fixtures/api_fixture.rs"]
+mod api_fixture;
+#[expect(dead_code, reason = "the tests of the command line use more of it")]
+#[path = "../it/fixtures/binary.rs"]
+mod binary;
 mod crate_sdk;
-#[path = "../it/database.rs"]
+#[path = "../it/fixtures/database.rs"]
 mod database;
-mod honest;
 mod legacy;
-mod managing;
-#[path = "../it/packages.rs"]
+#[path = "../it/fixtures/packages.rs"]
 mod packages;
 mod prove;
 mod repeats;
+#[expect(dead_code, reason = "the tests of the API use more of it")]
+#[path = "../it/fixtures/requests.rs"]
+mod requests;
+mod retries_after_changes;
 mod sdks;
+mod shared_keys;
 #[expect(dead_code, reason = "the tests of MCP use more of it")]
 #[path = "../mcp/sink.rs"]
 mod sink;
 mod table;
-mod together;
 mod wire;
-#[expect(dead_code, reason = "the tests of the API use more of it")]
-#[path = "../it/world.rs"]
-mod world;

@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    call::{TestResponse, delete, get, patch, post},
-    world::World,
+    api_fixture::World,
+    requests::{TestResponse, delete, get, patch, post},
 };
 
 const RESEND: &str = "/compat/resend";

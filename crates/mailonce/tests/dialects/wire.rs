@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 use crate::{
-    call::{TestRequest, delete, get, patch, post},
-    world::{DAY, HOUR, World, mail, mail_with},
+    api_fixture::{DAY, HOUR, World, mail, mail_with},
+    requests::{TestRequest, delete, get, patch, post},
 };
 
 const RESEND_BASE: &str = "/compat/resend";
@@ -21,7 +21,7 @@ fn usesend_path(path: &str) -> String {
 
 /// Checks a Resend error and returns its message.
 #[track_caller]
-fn expect_resend_error(answer: &crate::call::TestResponse, status: u16, name: &str) -> String {
+fn expect_resend_error(answer: &crate::requests::TestResponse, status: u16, name: &str) -> String {
     assert_eq!(answer.header("content-type"), Some("application/json"), "{}", answer.text);
     let body = &answer.body;
     assert_eq!(
@@ -36,7 +36,7 @@ fn expect_resend_error(answer: &crate::call::TestResponse, status: u16, name: &s
 
 /// Checks a useSend error and returns its message.
 #[track_caller]
-fn expect_usesend_error(answer: &crate::call::TestResponse, status: u16, code: &str) -> String {
+fn expect_usesend_error(answer: &crate::requests::TestResponse, status: u16, code: &str) -> String {
     assert_eq!((answer.status, &answer.body["error"]["code"]), (status, &json!(code)), "{}", answer.text);
     assert_eq!(answer.body.as_object().unwrap().len(), 1);
     answer.body["error"]["message"].as_str().unwrap().to_owned()

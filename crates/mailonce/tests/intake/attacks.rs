@@ -2,7 +2,7 @@
 
 use crate::{
     binary::{CliFixture, SpawnedServer},
-    world::{LineClient, TIMEOUT},
+    fixtures::{LineClient, TIMEOUT},
 };
 use std::{
     net::{Ipv4Addr, SocketAddr},

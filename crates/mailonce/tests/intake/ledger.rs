@@ -1,6 +1,6 @@
 //! Acceptance: nothing or one complete mail, whatever happens to the connection, and never a 250 without a stored mail.
 
-use crate::world::{ENVELOPE_COMMANDS, SmtpFixture, test_settings};
+use crate::fixtures::{ENVELOPE_COMMANDS, SmtpFixture, test_settings};
 use mailonce::intake::smtp::Reason;
 
 #[tokio::test]

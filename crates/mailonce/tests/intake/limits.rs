@@ -1,6 +1,6 @@
 //! Memory and spool limits per network, and minimum transfer rates. The clock is paused, so these tests do not wait.
 
-use crate::world::{ENVELOPE_COMMANDS, LineClient, SmtpFixture, test_settings};
+use crate::fixtures::{ENVELOPE_COMMANDS, LineClient, SmtpFixture, test_settings};
 use mailonce::intake::smtp::{NetworkLimits, Reason, SmtpSettings, SpoolDir, SpoolFiles};
 use std::{
     fs::File,

@@ -1,6 +1,6 @@
 //! STARTTLS, with a client that trusts only the given certificate.
 
-use crate::world::{ENVELOPE_COMMANDS, LineClient, SmtpFixture, test_settings};
+use crate::fixtures::{ENVELOPE_COMMANDS, LineClient, SmtpFixture, test_settings};
 use mailonce::intake::smtp::{Reason, SmtpSettings, Tls};
 use rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
 use std::{path::Path, sync::Arc};

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{packages, town::McpFixture};
+use crate::{fixtures::McpFixture, packages};
 
 const NODE_TAGS: [&str; 5] = ["v1-http", "v1-stdio", "v2-http", "v2-stdio", "v2-old-http"];
 const PYTHON_TAGS: [&str; 4] = ["py-http", "py-stdio", "py-old-http", "py-old-stdio"];

@@ -5,7 +5,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{sink::SmtpMailSink, town::McpFixture};
+use crate::{fixtures::McpFixture, sink::SmtpMailSink};
 
 const PAGE: &str = "https://app.example.com";
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;

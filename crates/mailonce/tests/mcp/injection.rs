@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::town::{AGENT_INBOX, McpFixture};
+use crate::fixtures::{AGENT_INBOX, McpFixture};
 
 /// A word that our own responses never contain. Outside of a fence it is an escape.
 const MARKER: &str = "zebraquartz";

@@ -6,22 +6,22 @@
 #![expect(clippy::panic, reason = "a helper fails its test when it finds something unexpected")]
 
 #[expect(dead_code, reason = "shared with the tests of the command line, which use more of it")]
-#[path = "../it/binary.rs"]
+#[path = "../it/fixtures/binary.rs"]
 mod binary;
 mod clients;
 mod cors;
-#[path = "../it/database.rs"]
+#[path = "../it/fixtures/database.rs"]
 mod database;
+mod fixtures;
 mod injection;
 mod install;
 mod model;
 mod nodes;
 mod oauth;
-#[path = "../it/packages.rs"]
+#[path = "../it/fixtures/packages.rs"]
 mod packages;
 mod progress;
 mod protocol;
 mod sink;
 mod tied_keys;
 mod tools;
-mod town;

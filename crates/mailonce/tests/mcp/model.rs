@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-use crate::{sink::SmtpMailSink, town::McpFixture};
+use crate::{fixtures::McpFixture, sink::SmtpMailSink};
 
 /// The number of concurrent conversations.
 const MAX_CONCURRENT: usize = 24;

@@ -10,8 +10,8 @@ use tokio::{
 
 use crate::{
     database::TempDatabase,
+    fixtures::{AGENT_INBOX, McpFixture},
     sink::SmtpMailSink,
-    town::{AGENT_INBOX, McpFixture},
 };
 
 struct TwoNodes {

@@ -5,7 +5,7 @@ use std::{path::Path, process::Command};
 
 use crate::{
     clients::{install_npm_clients, node_command, python_command, run_with_json},
-    town::McpFixture,
+    fixtures::McpFixture,
 };
 
 /// A sign-in link of a new person.

@@ -7,7 +7,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::town::McpFixture;
+use crate::fixtures::McpFixture;
 
 fn wait_request(meta: Value, arguments: Value) -> Value {
     let params = json!({ "name": "wait_for_message", "arguments": arguments, "_meta": meta });

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::town::McpFixture;
+use crate::fixtures::McpFixture;
 
 const STATELESS_VERSION: &str = "2026-07-28";
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::town::{AGENT_INBOX, McpFixture};
+use crate::fixtures::{AGENT_INBOX, McpFixture};
 
 /// Appears in the subject, the text and the recipient of everything that belongs to the other inbox.
 const CANARY: &str = "otherinbox";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::town::{AGENT_INBOX, McpFixture};
+use crate::fixtures::{AGENT_INBOX, McpFixture};
 
 fn order_email(entity: &str, text: &str) -> Value {
     json!({

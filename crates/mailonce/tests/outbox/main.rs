@@ -8,7 +8,7 @@
 mod campaign;
 mod claims;
 mod cluster;
-#[path = "../it/database.rs"]
+#[path = "../it/fixtures/database.rs"]
 mod database;
 mod dead_letters;
 mod drain;

@@ -1,0 +1,3 @@
+//! Claims: side effects that begin once.
+
+mod lifecycle;

@@ -1,0 +1,11 @@
+//! What operators control: budgets, rules, stops, suppressions, the audit log and erasure.
+
+mod audit;
+mod budgets;
+mod erasures;
+mod policy_trace;
+mod retries_after_policy_changes;
+mod rules;
+mod stops;
+mod suppressions;
+mod unsubscribe;

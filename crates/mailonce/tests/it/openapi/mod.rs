@@ -1,0 +1,4 @@
+//! The OpenAPI document.
+
+mod document;
+mod properties;

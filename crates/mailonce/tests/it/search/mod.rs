@@ -1,0 +1,3 @@
+//! Search over outbound and received mail.
+
+mod full_text;
