@@ -107,6 +107,24 @@ pub enum AcquireOutcome {
     Ended(Box<ClaimView>),
 }
 
+/// What a side effect returned, as a caller reported it.
+#[derive(Clone, Debug, Default)]
+pub enum ReturnedValue {
+    /// Nothing.
+    #[default]
+    None,
+    /// Any JSON.
+    Json(ExactJson),
+    /// Something that cannot be read.
+    Unreadable,
+}
+
+impl From<Option<ExactJson>> for ReturnedValue {
+    fn from(value: Option<ExactJson>) -> Self {
+        value.map_or(Self::None, Self::Json)
+    }
+}
+
 /// A command or fact of a caller, before its token is verified.
 #[derive(Clone, Debug)]
 pub enum ClaimCommand {
@@ -127,12 +145,7 @@ pub enum ClaimCommand {
         /// Any token of the claim.
         token: String,
         /// What it returned.
-        result: Option<ExactJson>,
-    },
-    /// The side effect happened, and what it returned cannot be read.
-    CompleteWithoutResult {
-        /// Any token of the claim.
-        token: String,
+        result: ReturnedValue,
     },
     /// The side effect did not happen.
     Fail {
@@ -148,7 +161,7 @@ pub enum ClaimCommand {
         /// What it says.
         says: ClaimEvidence,
         /// What the side effect returned.
-        result: Option<ExactJson>,
+        result: ReturnedValue,
     },
     /// A person decides about an unknown claim.
     Resolve {
@@ -157,7 +170,7 @@ pub enum ClaimCommand {
         /// The revision that the person saw.
         rev: u32,
         /// What the side effect returned.
-        result: Option<ExactJson>,
+        result: ReturnedValue,
     },
 }
 
@@ -350,11 +363,13 @@ impl Claims {
         Ok(value)
     }
 
-    fn pack_result(&self, result: Option<&ExactJson>) -> ReportedResult {
-        match result.map(ExactJson::as_str) {
-            None => ReportedResult::None,
-            Some(text) if text.len() > MAX_RESULT_BYTES => ReportedResult::Omitted,
-            Some(text) => ReportedResult::Stored(self.ctx.packer.pack_raw(text.as_bytes())),
+    fn pack_result(&self, result: &ReturnedValue) -> ReportedResult {
+        match result {
+            ReturnedValue::None => ReportedResult::None,
+            ReturnedValue::Json(json) if json.as_str().len() <= MAX_RESULT_BYTES => {
+                ReportedResult::Stored(self.ctx.packer.pack_raw(json.as_str().as_bytes()))
+            }
+            ReturnedValue::Json(_) | ReturnedValue::Unreadable => ReportedResult::Omitted,
         }
     }
 
@@ -388,7 +403,7 @@ impl Claims {
         crate::failpoint!("claim-after-action");
         match applied.map_err(unavailable)? {
             IdempotentResult::Done(ClaimActionResult::Done(status, claim)) => {
-                self.follow_up(&claim).await;
+                self.sync_escalation(&claim).await;
                 match status {
                     ClaimActionStatus::Applied => Ok(*claim),
                     ClaimActionStatus::Refused(refusal) => Err(refusal_problem(&refusal, &claim)),
@@ -411,19 +426,16 @@ impl Claims {
                 ClaimAction::Renew { token: verify(&token)?, lease_ms: lease_s * 1_000 }
             }
             ClaimCommand::Complete { token, result } => {
-                ClaimAction::Complete { token: verify(&token)?, result: self.pack_result(result.as_ref()) }
-            }
-            ClaimCommand::CompleteWithoutResult { token } => {
-                ClaimAction::Complete { token: verify(&token)?, result: ReportedResult::Omitted }
+                ClaimAction::Complete { token: verify(&token)?, result: self.pack_result(&result) }
             }
             ClaimCommand::Fail { token, retryable, reason } => {
                 ClaimAction::Fail { token: verify(&token)?, retryable, reason }
             }
             ClaimCommand::Evidence { says, result } => {
-                ClaimAction::Evidence { says, result: self.pack_result(result.as_ref()), by }
+                ClaimAction::Evidence { says, result: self.pack_result(&result), by }
             }
             ClaimCommand::Resolve { resolution, rev, result } => {
-                ClaimAction::Resolve { resolution, rev: Some(rev), result: self.pack_result(result.as_ref()), by }
+                ClaimAction::Resolve { resolution, rev: Some(rev), result: self.pack_result(&result), by }
             }
         })
     }

@@ -46,7 +46,7 @@ impl Claims {
             let (what, outcome) = tokio::select! {
                 biased;
                 _ = stop.changed() => return,
-                _ = lapse_rounds.tick() => ("notice ended leases of claims", self.lapse_ended().await),
+                _ = lapse_rounds.tick() => ("notice ended leases of claims", self.apply_due_deadlines().await),
                 _ = escalation_rounds.tick() => ("ask about lost claims", self.escalate_unknown().await),
                 _ = forget_rounds.tick() => ("forget old claims", self.forget_old().await),
             };
@@ -56,10 +56,10 @@ impl Claims {
         }
     }
 
-    /// Applies the end of leases and policies, and asks people about claims whose holder is lost.
-    pub async fn lapse_ended(&self) -> Result<(), StoreError> {
+    /// Applies ended leases and policy pauses, and opens escalations for claims whose holder is lost.
+    pub async fn apply_due_deadlines(&self) -> Result<(), StoreError> {
         loop {
-            let changed = self.ctx.store.lapse_claims(BATCH_SIZE, self.ctx.claim_clock()).await?;
+            let changed = self.ctx.store.apply_claim_deadlines(BATCH_SIZE, self.ctx.claim_clock()).await?;
             if !changed.is_empty() {
                 crate::failpoint!("claim-lapsed");
             }
@@ -108,8 +108,8 @@ impl Claims {
         }
     }
 
-    /// Opens the escalation of a claim that became unknown, and closes that of one that no longer is.
-    pub(super) async fn follow_up(&self, claim: &Claim) {
+    /// Opens the escalation of a claim that became unknown, and closes it when the outcome is known.
+    pub(super) async fn sync_escalation(&self, claim: &Claim) {
         if claim.state == ClaimState::Unknown {
             return self.escalate_or_log(claim).await;
         }

@@ -18,7 +18,7 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     Engine,
-    claims::requests::{AcquireOutcome, ClaimCommand, ClaimIdentity, ClaimRequest},
+    claims::requests::{AcquireOutcome, ClaimCommand, ClaimIdentity, ClaimRequest, ReturnedValue},
 };
 use serde_json::Value;
 use std::{
@@ -40,7 +40,7 @@ const LAST_WORK_MS: u64 = 4_000;
 
 /// What a worker does after it has the claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum WorkerBehavior {
     /// It performs the side effect and reports the result.
     Complete,
     /// It is lost before the side effect.
@@ -162,8 +162,8 @@ fn result_text(result: Option<&ExactJson>) -> Option<String> {
 }
 
 /// A name as a result.
-fn name_result(name: &str) -> Option<ExactJson> {
-    ExactJson::parse(&Value::from(name).to_string()).ok()
+fn name_result(name: &str) -> ReturnedValue {
+    ExactJson::parse(&Value::from(name).to_string()).ok().into()
 }
 
 fn describe_outcome(outcome: &AcquireOutcome) -> ClaimReply {
@@ -250,14 +250,14 @@ impl ClaimCaller {
     /// Claims the side effect, performs it, and reports what happened.
     async fn work(self, on_unknown: LostHolderPolicy, known: Arc<Mutex<Vec<KnownClaim>>>) {
         let shared = Arc::clone(&self.clients.shared);
-        let ending = shared.pick(&[
-            Ending::Complete,
-            Ending::Complete,
-            Ending::Complete,
-            Ending::VanishBefore,
-            Ending::VanishAfter,
-            Ending::Fail { retryable: true },
-            Ending::Fail { retryable: false },
+        let behavior = shared.pick(&[
+            WorkerBehavior::Complete,
+            WorkerBehavior::Complete,
+            WorkerBehavior::Complete,
+            WorkerBehavior::VanishBefore,
+            WorkerBehavior::VanishAfter,
+            WorkerBehavior::Fail { retryable: true },
+            WorkerBehavior::Fail { retryable: false },
         ]);
         let Some((lease, begun)) = self.acquire(on_unknown, &known).await else { return };
         let WonLease { id, token, fence } = lease;
@@ -276,18 +276,18 @@ impl ClaimCaller {
             let kind = ClaimCallKind::Renew { fence, lease_ms: lease_s * 1_000 };
             let _maybe_lost = self.command(kind, id, renew).await;
         }
-        if let Ending::Fail { retryable } = ending {
+        if let WorkerBehavior::Fail { retryable } = behavior {
             let fail = ClaimCommand::Fail { token, retryable, reason: "no paper".into() };
             let _told = self.command(ClaimCallKind::Fail { fence, retryable }, id, fail).await;
             return;
         }
-        if ending == Ending::VanishBefore {
+        if behavior == WorkerBehavior::VanishBefore {
             return;
         }
         let (team, key, worker) = (team_name(self.team), self.key.clone(), self.name.clone());
         shared.record_claim_effect(ClaimEffect { at: 0, team, key, worker, fence });
         self.pause().await;
-        if ending == Ending::Complete {
+        if behavior == WorkerBehavior::Complete {
             let complete = ClaimCommand::Complete { token, result: name_result(&self.name) };
             let _told = self.command(ClaimCallKind::Complete(fence, self.name.clone()), id, complete).await;
         }
@@ -309,7 +309,7 @@ impl ClaimCaller {
             let worker = shared.claim_effect_worker(&team_name(self.team), &self.key);
             let (says, result) = match &worker {
                 Some(worker) => (ClaimEvidence::Done, name_result(worker)),
-                None => (ClaimEvidence::NotFound, None),
+                None => (ClaimEvidence::NotFound, ReturnedValue::None),
             };
             let report = ClaimCommand::Evidence { says, result };
             // Only a find is a fact that must be recorded. That nothing was found changes nothing.
@@ -324,7 +324,8 @@ impl ClaimCaller {
         let choices = [ClaimResolution::Done, ClaimResolution::Retry, ClaimResolution::Retry, ClaimResolution::Abandon];
         let (resolution, rev) = (shared.pick(&choices), view.claim.rev);
         let kind = ClaimCallKind::Resolve(resolution.as_str().to_owned());
-        let _told = self.command(kind, id, ClaimCommand::Resolve { resolution, rev, result: None }).await;
+        let _told =
+            self.command(kind, id, ClaimCommand::Resolve { resolution, rev, result: ReturnedValue::None }).await;
     }
 }
 

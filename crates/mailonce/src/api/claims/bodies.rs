@@ -2,8 +2,8 @@
 
 use mailonce_core::{
     claims::{
-        Claim, ClaimState, LEASE_SECONDS, LostHolderPolicy, MAX_FINGERPRINT_CHARS, MAX_HOLDER_CHARS, MAX_REASON_CHARS,
-        ResultPresence,
+        Claim, ClaimEvidence, ClaimState, LEASE_SECONDS, LostHolderPolicy, MAX_FINGERPRINT_CHARS, MAX_HOLDER_CHARS,
+        MAX_REASON_CHARS, ResultPresence,
         period::{DEFAULT_GRACE_S, MAX_GRACE_S, PeriodLength},
     },
     control::budget_period::CalendarZone,
@@ -12,8 +12,13 @@ use mailonce_core::{
     key::Key,
     problem::{Code, Problem},
 };
-use mailonce_engine::claims::requests::{ClaimCommand, ClaimIdentity, ClaimRequest, ClaimView, RequestedPeriod};
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use mailonce_engine::claims::requests::{
+    ClaimCommand, ClaimIdentity, ClaimRequest, ClaimView, RequestedPeriod, ReturnedValue,
+};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use serde_json::Value;
 use utoipa::{
     PartialSchema, ToSchema,
@@ -240,28 +245,52 @@ pub(crate) struct CompleteClaimBody {
 /// A completion whose result cannot be read. Skipping a value checks neither its size nor the text in it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UnreadableCompletion {
+struct CompletionWithoutResult {
     token: String,
     #[serde(rename = "result")]
     _result: IgnoredAny,
 }
 
-/// The command in the body of a completion. A result beyond the limits of JSON bodies, or with text that is not Unicode, is
-/// left out: the side effect happened, and a fact is never refused.
+/// Evidence whose result cannot be read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EvidenceWithoutResult {
+    says: String,
+    #[serde(rename = "result")]
+    _result: IgnoredAny,
+}
+
+/// Reads the body of a fact again without its result, which is beyond the limits of JSON bodies or not Unicode: the side
+/// effect happened, and a fact is never refused. Any other `problem` stands.
+fn without_result<T: DeserializeOwned>(body: &RawBody, problem: Problem) -> Result<T, Problem> {
+    let is_unreadable = matches!(problem.code, Code::TooLarge | Code::InvalidJson);
+    serde_json::from_slice(&body.0).ok().filter(|_| is_unreadable).ok_or(problem)
+}
+
+/// The command in the body of a completion.
 pub(crate) fn completion(body: &RawBody) -> Result<ClaimCommand, Problem> {
     let read = || {
         let CompleteClaimBody { token, result } = body.parse()?;
-        let result = body.exact_result(result.as_ref())?;
-        Ok(ClaimCommand::Complete { token, result })
+        Ok(ClaimCommand::Complete { token, result: body.exact_result(result.as_ref())?.into() })
     };
-    read().or_else(|problem: Problem| {
-        let is_unreadable = matches!(problem.code, Code::TooLarge | Code::InvalidJson);
-        match serde_json::from_slice::<UnreadableCompletion>(&body.0) {
-            Ok(UnreadableCompletion { token, .. }) if is_unreadable => {
-                Ok(ClaimCommand::CompleteWithoutResult { token })
-            }
-            _ => Err(problem),
-        }
+    read().or_else(|problem| {
+        let CompletionWithoutResult { token, .. } = without_result(body, problem)?;
+        Ok(ClaimCommand::Complete { token, result: ReturnedValue::Unreadable })
+    })
+}
+
+/// The command in the body of evidence.
+pub(crate) fn evidence_command(body: &RawBody) -> Result<ClaimCommand, Problem> {
+    let finding = |says: &str| {
+        ClaimEvidence::parse(says).ok_or_else(|| Problem::invalid_field("says", "must be done or not_found"))
+    };
+    let read = || {
+        let ClaimEvidenceBody { says, result } = body.parse()?;
+        Ok(ClaimCommand::Evidence { says: finding(&says)?, result: body.exact_result(result.as_ref())?.into() })
+    };
+    read().or_else(|problem| {
+        let EvidenceWithoutResult { says, .. } = without_result(body, problem)?;
+        Ok(ClaimCommand::Evidence { says: finding(&says)?, result: ReturnedValue::Unreadable })
     })
 }
 

@@ -5,7 +5,7 @@ mod bodies;
 use axum::{Json, extract::State, http::StatusCode, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
-    claims::{ClaimEvidence, ClaimQuery, ClaimResolution, ClaimState},
+    claims::{ClaimQuery, ClaimResolution, ClaimState},
     id::ClaimId,
     key::Key,
     limits,
@@ -24,7 +24,7 @@ use crate::{
     api::{
         claims::bodies::{
             ClaimBody, ClaimEvidenceBody, ClaimPage, ClaimTokenBody, CompleteClaimBody, FailClaimBody, NewClaimBody,
-            RenewClaimBody, ResolveClaimBody, WonClaimBody, check_reason, completion, lease_seconds,
+            RenewClaimBody, ResolveClaimBody, WonClaimBody, check_reason, completion, evidence_command, lease_seconds,
         },
         outbound::{
             emails::{SendPreferences, page_limit},
@@ -224,7 +224,7 @@ pub(crate) async fn fail(
 /// Report what a look-up says about a claim.
 ///
 /// `done` completes the claim. `not_found` is only recorded, because it does not prove that the side effect did not
-/// happen.
+/// happen. A result of more than 4 MiB, or one that cannot be read, is left out (`result_omitted`).
 #[utoipa::path(post, path = "/v1/claims/{id}/evidence", operation_id = "add_claim_evidence", tag = "claims", request_body = ClaimEvidenceBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 200, description = "Recorded", body = ClaimBody)))]
@@ -235,12 +235,11 @@ pub(crate) async fn evidence(
     body: RawBody,
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
-    let keyed_call = auth.keyed_call("claims/evidence", &id, &body.canonical()?);
-    let ClaimEvidenceBody { says, result } = body.parse()?;
-    let result = body.exact_result(result.as_ref())?;
-    let says =
-        ClaimEvidence::parse(&says).ok_or_else(|| Problem::invalid_field("says", "must be done or not_found"))?;
-    apply_keyed(&app, &auth, &id, ClaimCommand::Evidence { says, result }, keyed_call).await
+    let command = evidence_command(&body)?;
+    // A result that cannot be read has no canonical form.
+    let compared = body.canonical().unwrap_or_else(|_| body.0.to_vec());
+    let keyed_call = auth.keyed_call("claims/evidence", &id, &compared);
+    apply_keyed(&app, &auth, &id, command, keyed_call).await
 }
 
 /// Decide about a claim whose outcome is unknown.
@@ -260,7 +259,7 @@ pub(crate) async fn resolve(
     auth.caller.require_decider()?;
     let keyed_call = auth.keyed_call("claims/resolve", &id, &body.canonical()?);
     let ResolveClaimBody { resolution, rev, result } = body.parse()?;
-    let result = body.exact_result(result.as_ref())?;
+    let result = body.exact_result(result.as_ref())?.into();
     let resolution = ClaimResolution::parse(&resolution)
         .ok_or_else(|| Problem::invalid_field("as", "must be done, retry or abandon"))?;
     apply_keyed(&app, &auth, &id, ClaimCommand::Resolve { resolution, rev, result }, keyed_call).await
