@@ -64,7 +64,7 @@ pub struct TeamSettings {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub audit_events: bool,
     /// How long data is kept.
-    #[serde(skip_serializing_if = "Retention::is_unlimited")]
+    #[serde(skip_serializing_if = "Retention::is_default")]
     pub retention: Retention,
     /// Email with one of these tags gets an unsubscribe link: names, or `name=value`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -101,7 +101,7 @@ impl TeamSettings {
 }
 
 impl Retention {
-    fn is_unlimited(&self) -> bool {
+    fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -137,8 +137,9 @@ pub struct EscalationNotification {
 /// How people who may decide are told of questions, each with a link of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalEmails {
-    /// The sender.
-    pub from: String,
+    /// The sender. `None`: nobody is told by email, only notification targets are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// After how long the next person is told, in milliseconds. `None`: all are told at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_after_ms: Option<i64>,
@@ -308,8 +309,9 @@ impl Access {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         patch.check()?;
-        if let Some(Some(emails)) = &patch.approval_emails {
-            let from = NamedAddress::parse(&emails.from);
+        let emails = patch.approval_emails.as_ref().and_then(Option::as_ref);
+        if let Some(from) = emails.and_then(|emails| emails.from.as_ref()) {
+            let from = NamedAddress::parse(from);
             let from = from.map_err(|error| Problem::invalid_field("approval_emails.from", error.to_string()))?;
             self.check_approval_sender(&from.to_address()).await?;
         }

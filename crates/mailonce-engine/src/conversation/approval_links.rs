@@ -18,7 +18,7 @@ use mailonce_core::{
     id::{ApiKeyId, PersonId, TeamId},
     limits,
     operation::IdempotentResult,
-    outbound::email::Channel,
+    outbound::{content::Attachment, email::Channel},
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordKind},
     time::Time,
@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// How long a link works, in milliseconds.
-pub(super) const LINK_MS: i64 = 72 * 3_600_000;
+pub(super) const APPROVAL_LINK_MS: i64 = 72 * 3_600_000;
 
 /// How long an expired link is kept, in milliseconds, so that its page says what became of the question.
 const EXPIRED_LINK_MS: i64 = 7 * 24 * 3_600_000;
@@ -87,7 +87,7 @@ pub struct ApprovalPage {
 
 /// When a link that is made now expires. A link is never older than its question, whose node may have a faster clock.
 pub(super) fn link_expiry(view: &EscalationView, now: Time) -> Time {
-    now.max(view.escalation.asked_at(view.created_at)).plus(LINK_MS)
+    now.max(view.escalation.asked_at(view.created_at)).plus(APPROVAL_LINK_MS)
 }
 
 fn unknown_link() -> Problem {
@@ -240,6 +240,21 @@ impl Notifications {
         let (record, link) = self.find_link(token).await?;
         let caller = self.caller_of(&record, &link).await?;
         self.page_of(&record, &link, &caller).await
+    }
+
+    /// An attachment of the email that an open link shows, counted from 0 as in its preview.
+    pub async fn approval_attachment(&self, token: &str, number: usize) -> Result<Attachment, Problem> {
+        let page = self.approval_page(token).await?;
+        let not_shown = || Problem::new(Code::NotFound, "this link shows no such attachment");
+        let shown = page.view.email.filter(|_| page.state == LinkState::Open);
+        let Some((email, Some(preview))) = shown else { return Err(not_shown()) };
+        let file = preview.attachments.get(number).ok_or_else(not_shown)?;
+        let detail = self.ctx.store.email_detail(email.team, email.id).await.map_err(unavailable)?;
+        let body = detail.and_then(|detail| detail.body);
+        let content = body.and_then(|body| self.ctx.packer.unpack(&body)).ok_or_else(not_shown)?;
+        let attachment = content.attachments.into_iter().nth(number);
+        // The email may have changed since the preview was rendered.
+        attachment.filter(|attachment| file.has_bytes(&attachment.bytes)).ok_or_else(not_shown)
     }
 
     async fn caller_of(&self, record: &Record, link: &ApprovalLink) -> Result<Caller, Problem> {

@@ -12,13 +12,13 @@ use mailonce_core::{
 };
 
 use crate::{
-    conversation::{Notifications, approval_links::LINK_MS, notification_progress::OpenQuestion},
+    conversation::{Notifications, approval_links::APPROVAL_LINK_MS, notification_progress::OpenQuestion},
     runtime::{problems::unavailable, records},
 };
 
 /// When a link was issued for the question as it is asked now.
 fn issued_at(link: &ApprovalLink) -> Time {
-    link.expires_at.plus(-LINK_MS)
+    link.expires_at.plus(-APPROVAL_LINK_MS)
 }
 
 /// How far the addressee of a link was told of a question since it was asked. `None`: not at all.
@@ -35,22 +35,27 @@ impl Notifications {
         addressee: Addressee,
         due: Vec<OpenQuestion>,
     ) -> Result<Vec<OpenQuestion>, Problem> {
-        let (mut ripe, now) = (Vec::with_capacity(due.len()), self.ctx.now());
+        let (mut ready, now) = (Vec::with_capacity(due.len()), self.ctx.now());
         for asked in due {
-            let Some(told_at) = self.told_at(team, asked, before).await? else { continue };
-            let due_at = told_at.plus(delay_ms);
+            let Some(notified_at) = self.notified_at(team, asked, before).await? else { continue };
+            let due_at = notified_at.plus(delay_ms);
             if due_at <= now {
-                ripe.push(asked);
+                ready.push(asked);
             } else {
                 self.progress.pause(asked, addressee, Some(due_at));
             }
         }
-        Ok(ripe)
+        Ok(ready)
     }
 
-    /// When an addressee was told of a question, or when that was first tried: one whom no email reaches must not keep the
-    /// question from the others.
-    async fn told_at(&self, team: TeamId, asked: OpenQuestion, addressee: Addressee) -> Result<Option<Time>, Problem> {
+    /// When an addressee was notified of a question. If no email was sent yet, the time of the first try, so that an
+    /// addressee whom no email reaches does not delay the others.
+    async fn notified_at(
+        &self,
+        team: TeamId,
+        asked: OpenQuestion,
+        addressee: Addressee,
+    ) -> Result<Option<Time>, Problem> {
         let name = ApprovalLink::record_name(asked.id, addressee);
         let found = self.ctx.store.record_by_name(team, RecordKind::ApprovalLink, &name).await.map_err(unavailable)?;
         let Some(record) = found else { return Ok(None) };

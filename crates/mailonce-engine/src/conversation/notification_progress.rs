@@ -53,16 +53,16 @@ pub(crate) struct NotificationProgress {
     /// When the old links of a team were last removed.
     cleaned_at: Mutex<HashMap<TeamId, Time>>,
     /// Why a person cannot be told, as it was last logged.
-    obstacles: Mutex<HashMap<PersonId, String>>,
+    unreachable_reasons: Mutex<HashMap<PersonId, String>>,
 }
 
-/// Marks a team or a recipient as being worked on until it is dropped.
-pub(super) struct RunningMark {
+/// While this guard exists, no other task works on the team or the recipient.
+pub(super) struct RunningGuard {
     id: Uuid,
     running: Arc<Mutex<HashSet<Uuid>>>,
 }
 
-impl Drop for RunningMark {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         lock(&self.running).remove(&self.id);
     }
@@ -74,9 +74,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl NotificationProgress {
     /// Marks a team or a recipient by its id. `None` while another task has it.
-    pub(super) fn start(&self, id: Uuid) -> Option<RunningMark> {
+    pub(super) fn start(&self, id: Uuid) -> Option<RunningGuard> {
         let is_free = lock(&self.running).insert(id);
-        is_free.then(|| RunningMark { id, running: Arc::clone(&self.running) })
+        is_free.then(|| RunningGuard { id, running: Arc::clone(&self.running) })
     }
 
     /// Whether old links of a team are to be removed now.
@@ -113,13 +113,13 @@ impl NotificationProgress {
         collecting.insert(person, until);
     }
 
-    /// Whether a person cannot be told for a reason that was not logged yet.
-    pub(super) fn is_new_obstacle(&self, person: PersonId, why: &str) -> bool {
-        let mut obstacles = lock(&self.obstacles);
-        if obstacles.len() >= MAX_PAUSED {
-            obstacles.clear();
+    /// Whether the reason why a person cannot be notified differs from the one that was logged last.
+    pub(super) fn is_new_unreachable_reason(&self, person: PersonId, why: &str) -> bool {
+        let mut unreachable_reasons = lock(&self.unreachable_reasons);
+        if unreachable_reasons.len() >= MAX_PAUSED {
+            unreachable_reasons.clear();
         }
-        obstacles.insert(person, why.to_owned()).is_none_or(|before| before != why)
+        unreachable_reasons.insert(person, why.to_owned()).is_none_or(|before| before != why)
     }
 
     /// From when on a team's questions are to be read: back to `oldest` at first, later only what is new.
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_again_is_not_paused() {
+    fn a_question_that_is_asked_again_is_not_paused() {
         let (progress, target) = (NotificationProgress::default(), Addressee::Target(Uuid::nil()));
         let question = |at: i64| OpenQuestion { id: Uuid::nil(), asked_at: Time(at) };
         progress.pause(question(1), target, None);

@@ -13,7 +13,7 @@ use crate::{
     access::{people::PersonView, settings::ApprovalEmails},
     conversation::{
         Notifications,
-        notification_progress::{OpenQuestion, RunningMark},
+        notification_progress::{OpenQuestion, RunningGuard},
     },
     runtime::problems::unavailable,
 };
@@ -61,7 +61,7 @@ pub(super) struct DueRecipient {
     /// The questions, oldest first.
     pub(super) questions: Vec<OpenQuestion>,
     /// Keeps other rounds from telling the same recipient.
-    pub(super) running: RunningMark,
+    pub(super) running: RunningGuard,
 }
 
 impl Notifications {
@@ -111,11 +111,11 @@ impl Notifications {
         emails: Option<&ApprovalEmails>,
     ) -> Result<Vec<Recipient>, Problem> {
         let mut recipients: Vec<Recipient> = targets.into_iter().map(Recipient::Target).collect();
-        let Some(emails) = emails else { return Ok(recipients) };
+        let Some(from) = emails.and_then(|emails| emails.from.as_ref()) else { return Ok(recipients) };
         let mut people = self.access.people_of(team).await?;
         people.retain(|view| view.person.address.is_some() && view.person.scopes().contains(&ApiKeyScope::Approve));
         people.sort_by_key(|view| (view.created_at, view.id));
-        recipients.extend(people.into_iter().map(|view| Recipient::Person { view, from: emails.from.clone() }));
+        recipients.extend(people.into_iter().map(|view| Recipient::Person { view, from: from.clone() }));
         Ok(recipients)
     }
 
@@ -125,14 +125,14 @@ impl Notifications {
         let Some(address) = view.person.address.as_deref() else { return Ok(false) };
         let is_inbox = self.access.inbox_of_address(address).await.map_err(unavailable)?.is_some();
         if is_inbox {
-            self.report_obstacle(view, "their address is an inbox, where an agent could read the link");
+            self.log_unreachable_person(view, "their address is an inbox, where an agent could read the link");
         }
         Ok(is_inbox)
     }
 
-    /// Logs why a person is not told, once.
-    pub(super) fn report_obstacle(&self, view: &PersonView, why: &str) {
-        if self.progress.is_new_obstacle(view.id, why) {
+    /// Logs why a person cannot be notified by email, once for each reason.
+    pub(super) fn log_unreachable_person(&self, view: &PersonView, why: &str) {
+        if self.progress.is_new_unreachable_reason(view.id, why) {
             tracing::warn!(why, person = %view.id, "cannot tell a person of questions by email");
         }
     }

@@ -25,7 +25,7 @@ use crate::{
     conversation::{
         Escalations, Notifications,
         approval_emails::attempt_limit_ms,
-        approval_links::{LINK_MS, link_caller, link_expiry, preview_digest},
+        approval_links::{APPROVAL_LINK_MS, link_caller, link_expiry, preview_digest},
         notification_attempts::DueNotice,
         notification_order::notification_of,
         notification_progress::OpenQuestion,
@@ -39,8 +39,8 @@ use crate::{
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long questions are collected after an email to the same person, in milliseconds. They come in one email.
 const DIGEST_MS: i64 = 5 * 60_000;
-/// When a person is tried again for whom no email can be made, in milliseconds.
-const OBSTACLE_MS: i64 = 60_000;
+/// How long to wait before the next try when no email to a person can be made, in milliseconds.
+const UNREACHABLE_RETRY_MS: i64 = 60_000;
 /// Notices that a recipient gets in one round, and so questions in one email.
 const MAX_NOTICES: usize = 50;
 /// Emails to people of a team that are sent at the same time. Relays limit connections.
@@ -49,10 +49,10 @@ const MAX_CONCURRENT_EMAILS: usize = 8;
 const MAX_SCAN_PAGES: usize = 100;
 
 impl Escalations {
-    /// Tells the notification round of a question that is open, which it may not find by itself.
+    /// Adds an open question to the next notification round, which may not find it by itself.
     pub(super) fn track_question(&self, record: &Record, escalation: &Escalation) {
         let question = OpenQuestion { id: record.id, asked_at: escalation.asked_at(record.created_at) };
-        if question.asked_at > self.ctx.now().plus(-LINK_MS) {
+        if question.asked_at > self.ctx.now().plus(-APPROVAL_LINK_MS) {
             self.notification_progress.track(record.team, question);
         }
     }
@@ -154,7 +154,7 @@ impl Notifications {
     /// The open questions whose links have not expired, oldest first.
     async fn open_questions(&self, team: TeamId) -> Result<Vec<OpenQuestion>, Problem> {
         let now = self.ctx.now();
-        let oldest = now.plus(-LINK_MS);
+        let oldest = now.plus(-APPROVAL_LINK_MS);
         let from = self.progress.scan_start(team, oldest);
         let (mut before, mut open) = (None, Vec::new());
         for _ in 0..MAX_SCAN_PAGES {
@@ -272,13 +272,13 @@ impl Notifications {
                     return Ok(());
                 }
                 let notices = self.due_notices(team, due, recipient).await;
-                self.tell_person(team.id, view, from, notices).await
+                self.email_questions_to(team.id, view, from, notices).await
             }
         }
     }
 
-    /// Tells a person of questions in one email.
-    async fn tell_person(
+    /// Sends a person all due questions in one email.
+    async fn email_questions_to(
         &self,
         team: TeamId,
         view: &PersonView,
@@ -292,9 +292,9 @@ impl Notifications {
         let route = match self.email_of_questions(team, view, from, &due).await {
             Ok((_, route)) => route,
             Err(why) => {
-                self.report_obstacle(view, &why);
+                self.log_unreachable_person(view, &why);
                 let now = self.ctx.now();
-                self.progress.collect_until(view.id, now.plus(OBSTACLE_MS), now);
+                self.progress.collect_until(view.id, now.plus(UNREACHABLE_RETRY_MS), now);
                 return Ok(());
             }
         };

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_on_says_where_it_is_from() {
+    fn a_forward_names_its_original_sender() {
         let text = original().forward_text("See below.");
         assert!(text.starts_with("See below.\n\n---------- Forwarded message ----------\nFrom: Ann <ann@x.test>\n"));
         assert!(text.ends_with("\n\none\n<two>\n"));

@@ -310,8 +310,8 @@ impl Inboxes {
     /// Refuses an inbox that would receive replies to the team's approval emails, which may quote approval links.
     async fn check_approval_sender(&self, caller: &Caller, address: &str) -> Result<(), Problem> {
         let settings = self.access.settings_of(caller.team.id).await.map_err(unavailable)?;
-        let from = settings.approval_emails.as_ref().and_then(|emails| NamedAddress::parse(&emails.from).ok());
-        let from = from.map(|from| from.to_address());
+        let from = settings.approval_emails.as_ref().and_then(|emails| emails.from.as_ref());
+        let from = from.and_then(|from| NamedAddress::parse(from).ok()).map(|from| from.to_address());
         if !from.is_some_and(|from| inbox::candidate_addresses(from.as_str()).iter().any(|place| place == address)) {
             return Ok(());
         }

@@ -270,6 +270,7 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
     let mut router = router
         .route("/docs/viewer.js", get(reference::viewer))
         .route("/a/{token}", get(conversation::approval_page::show).post(conversation::approval_page::decide))
+        .route("/a/{token}/attachments/{number}", get(conversation::approval_page::attachment))
         .route("/sign-in", get(access::sessions::show_options))
         .route("/sign-in/oidc", get(access::oidc_sign_in::start))
         .route("/sign-in/oidc/callback", get(access::oidc_sign_in::finish))

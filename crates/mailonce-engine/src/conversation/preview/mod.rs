@@ -217,6 +217,16 @@ impl PreviewFile {
         self.filename.as_deref().unwrap_or("a file without a name")
     }
 
+    /// Its name, with every character escaped that is invisible or changes the display order of others.
+    pub fn shown_name(&self) -> String {
+        escape_invisible(self.name(), false)
+    }
+
+    /// Whether these are the bytes of the attachment.
+    pub(super) fn has_bytes(&self, bytes: &[u8]) -> bool {
+        self.sha256 == hex(&Sha256::digest(bytes))
+    }
+
     fn is_executable(&self) -> bool {
         let ending = self.name().trim_end().rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
         ending.is_some_and(|ending| EXECUTABLE_EXTENSIONS.contains(&ending.as_str()))

@@ -64,8 +64,9 @@ pub(crate) struct NotifySettingsBody {
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApprovalEmailsBody {
-    /// Sender, an address that the team may send from.
-    from: String,
+    /// Sender, an address that the team may send from; null means that nobody is told by email, only notification targets.
+    #[serde(default)]
+    from: Option<String>,
     /// After how long the next person is told, such as `30m`, from 1 minute to 1 day; null means that all are told at once.
     #[serde(default)]
     next_after: Option<String>,
@@ -96,6 +97,12 @@ impl ApprovalEmailsBody {
         let next_after_ms = self.next_after.map(|text| parse_duration_ms(field, &text, DAY_MS)).transpose()?;
         if next_after_ms.is_some_and(|ms| ms < MINUTE_MS) {
             return Err(Problem::invalid_field(field, "must be at least 1 minute, or null to tell all at once"));
+        }
+        if next_after_ms.is_some() && self.from.is_none() {
+            return Err(Problem::invalid_field(
+                field,
+                "needs `approval_emails.from`: notification targets are told at once",
+            ));
         }
         let quiet_hours = self.quiet_hours.map(|QuietHoursBody { from, to }| {
             QuietHours::parse(&from, &to).ok_or_else(|| {

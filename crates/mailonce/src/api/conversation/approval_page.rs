@@ -20,10 +20,11 @@ use crate::{
     client_address::ClientAddress,
     http::{
         app::{ApiResult, App},
+        download::set_download_headers,
         extract::read_body,
         html::escape_html,
         json::check_text,
-        params::PathParam,
+        params::{PathParam, TwoPathParams},
     },
 };
 
@@ -35,9 +36,24 @@ const MAX_FORM_BYTES: usize = 4 << 20;
 /// Shows what waits for a decision. It changes nothing: mail scanners open links.
 pub(crate) async fn show(State(app): State<App>, PathParam(token): PathParam) -> ApiResult {
     match app.engine.notifications.approval_page(&token).await {
-        Ok(page) => Ok(render(&page, None)),
+        Ok(page) => Ok(render(&page, &token, None)),
         Err(problem) => failure(problem),
     }
+}
+
+/// An attachment of the email that waits.
+pub(crate) async fn attachment(State(app): State<App>, TwoPathParams(token, number): TwoPathParams) -> ApiResult {
+    // No email has as many attachments as the largest number.
+    let number = number.parse().unwrap_or(usize::MAX);
+    let attachment = match app.engine.notifications.approval_attachment(&token, number).await {
+        Ok(attachment) => attachment,
+        Err(problem) => return failure(problem),
+    };
+    let name = attachment.filename.unwrap_or_else(|| "attachment".to_owned());
+    let mut response = attachment.bytes.into_response();
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    set_download_headers(&mut response, &name);
+    Ok(response)
 }
 
 /// Decides, once.
@@ -51,21 +67,21 @@ pub(crate) async fn decide(State(app): State<App>, PathParam(token): PathParam, 
     let form: HashMap<Cow<'_, str>, Cow<'_, str>> = url::form_urlencoded::parse(&body).collect();
     let request = match parse_decision(&form) {
         Ok(request) => request,
-        Err(problem) => return show_again(&app, &token, &problem).await,
+        Err(problem) => return show_with_problem(&app, &token, &problem).await,
     };
     match app.engine.notifications.decide_by_link(&token, request, client).await {
-        Ok(page) => Ok(render(&page, None)),
+        Ok(page) => Ok(render(&page, &token, None)),
         Err(problem) if matches!(problem.code, Code::InvalidField | Code::StaleRev) => {
-            show_again(&app, &token, &problem).await
+            show_with_problem(&app, &token, &problem).await
         }
         Err(problem) => failure(problem),
     }
 }
 
 /// The page again, with what is wrong with the form.
-async fn show_again(app: &App, token: &str, problem: &Problem) -> ApiResult {
+async fn show_with_problem(app: &App, token: &str, problem: &Problem) -> ApiResult {
     match app.engine.notifications.approval_page(token).await {
-        Ok(page) => Ok(render(&page, Some(problem))),
+        Ok(page) => Ok(render(&page, token, Some(problem))),
         Err(problem) => failure(problem),
     }
 }
@@ -91,7 +107,7 @@ fn failure(problem: Problem) -> ApiResult {
     Ok(html_page(StatusCode::NOT_FOUND, content))
 }
 
-fn render(page: &ApprovalPage, fault: Option<&Problem>) -> Response {
+fn render(page: &ApprovalPage, token: &str, fault: Option<&Problem>) -> Response {
     let status = match (page.state, fault) {
         _ if page.decided_now => StatusCode::OK,
         (LinkState::Open, None) => StatusCode::OK,
@@ -102,7 +118,7 @@ fn render(page: &ApprovalPage, fault: Option<&Problem>) -> Response {
     };
     let mut content = String::new();
     // Writing into a string cannot fail.
-    write_page(&mut content, page, fault.map(|problem| problem.detail.as_str())).unwrap_or_default();
+    write_page(&mut content, page, token, fault.map(|problem| problem.detail.as_str())).unwrap_or_default();
     html_page(status, &content)
 }
 
@@ -123,9 +139,9 @@ fn button_text(reason: EscalationReason, decision: Decision) -> &'static str {
     }
 }
 
-fn write_page(out: &mut String, page: &ApprovalPage, fault: Option<&str>) -> std::fmt::Result {
+fn write_page(out: &mut String, page: &ApprovalPage, token: &str, fault: Option<&str>) -> std::fmt::Result {
     match page.state {
-        LinkState::Open => write_question(out, page, fault)?,
+        LinkState::Open => write_question(out, page, token, fault)?,
         LinkState::Decided => write_decided(out, page)?,
         LinkState::Expired => out.push_str(
             "<h1>This link has expired.</h1>\n<p>Links work for 72 hours, and only for people who may decide. The question is \
@@ -139,7 +155,7 @@ fn write_page(out: &mut String, page: &ApprovalPage, fault: Option<&str>) -> std
     write_waiting(out, page)
 }
 
-fn write_question(out: &mut String, page: &ApprovalPage, fault: Option<&str>) -> std::fmt::Result {
+fn write_question(out: &mut String, page: &ApprovalPage, token: &str, fault: Option<&str>) -> std::fmt::Result {
     let escalation = &page.view.escalation;
     writeln!(out, "<h1>{}</h1>", escalation.reason.question())?;
     if let Some(fault) = fault {
@@ -153,7 +169,7 @@ fn write_question(out: &mut String, page: &ApprovalPage, fault: Option<&str>) ->
     }
     let preview = page.view.email.as_ref().and_then(|(_, preview)| preview.as_ref());
     if let Some(preview) = preview {
-        write_preview(out, preview)?;
+        write_preview(out, preview, token)?;
     }
     if let Some((_, diff)) = &page.view.earlier_email {
         let diff = escape_html(&diff.join("\n"));
@@ -162,13 +178,17 @@ fn write_question(out: &mut String, page: &ApprovalPage, fault: Option<&str>) ->
     write_form(out, page, preview)
 }
 
-fn write_preview(out: &mut String, preview: &Preview) -> std::fmt::Result {
+fn write_preview(out: &mut String, preview: &Preview, token: &str) -> std::fmt::Result {
     for warning in &preview.warnings {
         writeln!(out, "<p class=\"warning\">{}</p>", escape_html(warning))?;
     }
     writeln!(out, "<pre>{}</pre>", escape_html(&preview.to_plain_text()))?;
     if let Some(html) = &preview.html {
         writeln!(out, "<details><summary>HTML source</summary><pre>{}</pre></details>", escape_html(html))?;
+    }
+    for (number, file) in preview.attachments.iter().enumerate() {
+        let (token, name) = (escape_html(token), escape_html(&file.shown_name()));
+        writeln!(out, "<p class=\"file\"><a href=\"{token}/attachments/{number}\" download>Download {name}</a></p>")?;
     }
     Ok(())
 }
