@@ -149,6 +149,11 @@ pub enum Reachability {
     Outbox,
 }
 
+/// The failpoints of claims, which have kills and worlds of their own.
+pub fn claim_failpoints() -> Vec<&'static str> {
+    POINTS.iter().filter(|row| row.reachable == Reachability::Claims).map(|row| row.point).collect()
+}
+
 const fn point(point: &'static str, trigger: Trigger, times: u64, only: Reachability, short: bool) -> PointRow {
     PointRow { point, trigger, max_hit: times, reachable: only, short }
 }

@@ -1,6 +1,6 @@
 //! What a seed expands into: the size of the world, its next hops, and its possible faults.
 
-use crate::harness::rng::SeededRng;
+use crate::{crash::failpoints::claim_failpoints, harness::rng::SeededRng};
 use std::collections::BTreeSet;
 
 macro_rules! kinds {
@@ -114,10 +114,6 @@ const INBOUND_FAILPOINTS: [&str; 8] = [
     "after-consume",
 ];
 
-/// The failpoints of claims.
-const CLAIM_FAILPOINTS: [&str; 5] =
-    ["claim-before-acquire", "claim-after-acquire", "claim-before-action", "claim-after-action", "claim-lapsed"];
-
 /// Draws a failpoint. In worlds with received mail, half of them belong to it.
 fn draw_failpoint(rng: &mut SeededRng, post: &mut SeededRng, mails: usize) -> (&'static str, u64) {
     let (out, time) = (HANDOFF_FAILPOINTS[rng.below(HANDOFF_FAILPOINTS.len() as u64) as usize], rng.between(1, 4));
@@ -181,7 +177,8 @@ impl WorldPlan {
         let mut claim_rng = SeededRng::derive(seed, &[8]);
         let claims = if claim_rng.below(4) == 0 { claim_rng.between(1, 3) as usize } else { 0 };
         let at_claims = (claims > 0 && claim_rng.below(2) == 0).then(|| {
-            (CLAIM_FAILPOINTS[claim_rng.below(CLAIM_FAILPOINTS.len() as u64) as usize], claim_rng.between(1, 3))
+            let points = claim_failpoints();
+            (points[claim_rng.below(points.len() as u64) as usize], claim_rng.between(1, 3))
         });
         let pick = |rng: &mut SeededRng| FaultKind::ALL[rng.below(FaultKind::ALL.len() as u64) as usize];
         Self {

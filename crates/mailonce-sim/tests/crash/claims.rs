@@ -5,7 +5,7 @@
 
 use crate::fixtures::{crash_tools, second_checker_of_claims};
 use mailonce_sim::{
-    crash::{environment::CrashTools, verdict::SecondVerdict},
+    crash::{environment::CrashTools, failpoints::claim_failpoints, verdict::SecondVerdict},
     harness::{
         child_processes::sleep,
         http,
@@ -31,9 +31,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Where a server dies.
-const POINTS: [&str; 5] =
-    ["claim-before-acquire", "claim-after-acquire", "claim-before-action", "claim-after-action", "claim-lapsed"];
 /// Kills per store in the short form.
 const KILLS: u64 = 10;
 /// Rounds in which a server that breaks the promise must be found.
@@ -57,13 +54,13 @@ struct PointCount {
     reached: u64,
 }
 
-/// What happened in a round.
-struct Played {
+/// The result of a round: its history, and how often each failpoint was reached.
+struct RoundResult {
     history: History,
     points: BTreeMap<&'static str, PointCount>,
 }
 
-impl Played {
+impl RoundResult {
     /// A line per failpoint, and those at which no server died.
     fn summarize(&self) -> (Vec<String>, Vec<&'static str>) {
         let line = |(point, count): (&&str, &PointCount)| format!("{point}: {} of {}", count.reached, count.kills);
@@ -278,8 +275,8 @@ fn reply_of(kind: &ClaimCallKind, status: u16, body: &Value) -> ClaimReply {
     }
 }
 
-/// Kills a server once for each failpoint in turn while workers go on.
-fn play(tools: &CrashTools, store: Option<&str>, kills: u64, mutant: Option<&str>) -> Played {
+/// Kills a server at one failpoint after the other while workers run.
+fn run_round(tools: &CrashTools, store: Option<&str>, kills: u64, mutant: Option<&str>) -> RoundResult {
     let root = tempfile::tempdir().unwrap();
     let (children, binary) = (&tools.children, tools.server.as_path());
     let fixture = ServerFixture { children, binary, root: root.path(), store, config: String::new() };
@@ -299,13 +296,13 @@ fn play(tools: &CrashTools, store: Option<&str>, kills: u64, mutant: Option<&str
         asked: AtomicU64::new(0),
         stop: AtomicBool::new(false),
     };
-    let mut points: BTreeMap<&'static str, PointCount> = BTreeMap::new();
+    let (all_points, mut points) = (claim_failpoints(), BTreeMap::<&'static str, PointCount>::new());
     std::thread::scope(|scope| {
         let stop = StopOnDrop(&round.stop);
         let mut workers = Vec::new();
         let mut rng = SeededRng::derive(seed, &[u64::MAX]);
         for cycle in 0..kills {
-            let point = POINTS[cycle as usize % POINTS.len()];
+            let point = all_points[cycle as usize % all_points.len()];
             let count = points.entry(point).or_default();
             count.kills += 1;
             // Leases end seldom.
@@ -332,13 +329,13 @@ fn play(tools: &CrashTools, store: Option<&str>, kills: u64, mutant: Option<&str
         sleep(SETTLE_TIME);
         round.read_end(last.at);
     });
-    Played { history: round.history.into_inner().unwrap(), points }
+    RoundResult { history: round.history.into_inner().unwrap(), points }
 }
 
 fn check_store(store: Option<&str>, tools: &CrashTools) {
-    let played = play(tools, store, env_number_or("MAILONCE_CLAIM_KILLS", KILLS), None);
-    let (summary, missed) = played.summarize();
-    let (history, claims) = (&played.history, &played.history.claims);
+    let round_result = run_round(tools, store, env_number_or("MAILONCE_CLAIM_KILLS", KILLS), None);
+    let (summary, missed) = round_result.summarize();
+    let (history, claims) = (&round_result.history, &round_result.history.claims);
     print_line(&format!("{} calls, {:?}", claims.calls.len(), claims.count_by_kind()));
     print_line(&format!("died at {}", summary.join(", ")));
     assert!(missed.is_empty(), "no server died at {missed:?}");
@@ -368,7 +365,7 @@ fn a_claimed_side_effect_begins_once_however_often_servers_are_killed_over_postg
 fn a_server_that_frees_begun_claims_is_convicted() {
     // A claim that is freed is not always taken by somebody else before the round ends.
     for _ in 0..MAX_MUTANT_ROUNDS {
-        let Played { history, .. } = play(&crash_tools(None), None, 8, Some("claim-freed-after-beginning"));
+        let RoundResult { history, .. } = run_round(&crash_tools(None), None, 8, Some("claim-freed-after-beginning"));
         let rules: BTreeSet<Rule> = proof::check(&history).into_iter().map(|violation| violation.rule).collect();
         assert!(rules.contains(&Rule::FreedTooSoon) || rules.contains(&Rule::EffectTwice), "{rules:?}");
         if rules.contains(&Rule::EffectTwice) {

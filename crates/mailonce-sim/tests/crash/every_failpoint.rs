@@ -29,14 +29,14 @@ fn crashes_at_every_failpoint_cause_no_duplicate_and_no_loss() {
         failures_dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("crash"),
     };
     let plan = CampaignPlan { cycles: plan.full_coverage_cycles(), ..plan };
-    let played = plan.run(&tools, &board, |round, verdict| {
+    let campaign_result = plan.run(&tools, &board, |round, verdict| {
         let result = if verdict.as_ref().is_ok_and(|verdict| verdict.violations.is_empty()) { "ok" } else { "FAILED" };
         print_line(&format!("{round}: {result}; {}", board.status_line()));
     });
     print_line(&board.table(&plan.columns()));
     let counts = board.counts();
     assert!(counts.violations.is_empty(), "seed {seed}\n{}", counts.violations.join("\n\n"));
-    played.unwrap_or_else(|why| panic!("seed {seed}: {why:#}"));
+    campaign_result.unwrap_or_else(|why| panic!("seed {seed}: {why:#}"));
     let missing = board.missed_cells(&plan.columns(), true, 1);
     assert!(missing.is_empty(), "seed {seed}: never reached: {missing:?}");
     let kills = counts.kills + counts.others;

@@ -22,7 +22,7 @@ const CLASS: HopClass = HopClass::Smtp;
 const MAX_ROUNDS: u64 = 5;
 
 /// The record of a round without violations and with at least one undisturbed email.
-fn play_clean_round(root: &Path, class: HopClass, went_well: impl Fn(&mut RoundRecord) -> bool) -> RoundRecord {
+fn run_clean_round(root: &Path, class: HopClass, went_well: impl Fn(&mut RoundRecord) -> bool) -> RoundRecord {
     for seed in 11..11 + MAX_ROUNDS {
         let folder = root.join(seed.to_string());
         std::fs::create_dir(&folder).unwrap();
@@ -361,7 +361,7 @@ fn assert_detected(forged: &RoundRecord, class: HopClass, root: &Path, promise: 
 #[test]
 fn both_checkers_detect_every_forged_history() {
     let root = tempfile::Builder::new().prefix("mailonce-forged").tempdir().unwrap();
-    let honest = play_clean_round(root.path(), CLASS, |record| {
+    let honest = run_clean_round(root.path(), CLASS, |record| {
         find_delivered_email(record).is_some() && two_ordered_webhooks(record).is_some()
     });
     for (n, (promise, tamper)) in FORGERIES.iter().enumerate() {
@@ -379,7 +379,7 @@ fn both_checkers_detect_every_forged_history() {
 #[test]
 fn both_checkers_detect_every_forged_inbox() {
     let root = tempfile::Builder::new().prefix("mailonce-forged").tempdir().unwrap();
-    let honest = play_clean_round(root.path(), HopClass::Inbound, |record| {
+    let honest = run_clean_round(root.path(), HopClass::Inbound, |record| {
         let taken = |operation: &InboundRecord| matches!(operation, InboundRecord::Consume(take) if take.team == "a" && take.consumed.is_some());
         record.mail.iter().any(taken) && rows(record, "deliveries").iter().any(|row| row["state"] == "duplicate")
     });

@@ -28,12 +28,12 @@ fn acknowledged_emails_survive_kills_under_load() {
         under_load: true,
         failures_dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("crash"),
     };
-    let played = plan.run(&tools, &board, |round, verdict| {
+    let campaign_result = plan.run(&tools, &board, |round, verdict| {
         let summary = verdict.as_ref().map_or("failed", |verdict| verdict.log.trim());
         print_line(&format!("{round}: {summary}"));
     });
     let counts = board.counts();
     assert!(counts.violations.is_empty(), "{}", counts.violations.join("\n\n"));
-    played.unwrap_or_else(|why| panic!("{why:#}"));
+    campaign_result.unwrap_or_else(|why| panic!("{why:#}"));
     assert_eq!(counts.others, plan.cycles as u64);
 }
