@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_mark() {
+    fn a_call_trace_without_fields_is_none() {
         assert_eq!(CallTrace::from_parts(None, None), None);
         assert!(CallTrace::from_parts(Some("a".into()), None).is_some());
     }

@@ -28,8 +28,7 @@ pub fn set_hook(hook: Option<FailpointHook>) {
     HOOK.with(|place| *place.borrow_mut() = hook);
 }
 
-/// Whether this thread plays a simulated world, in which everything happens on one thread: else it would not be the same
-/// again.
+/// Whether this thread runs a simulated world. A world runs on one thread, because a run must be repeatable.
 #[cfg(feature = "failpoints")]
 pub fn is_simulated() -> bool {
     HOOK.with(|hook| hook.borrow().is_some())

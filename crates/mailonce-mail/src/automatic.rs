@@ -294,7 +294,7 @@ mod tests {
         }
         check("Content-Type: text/calendar; charset=utf-8; method=REPLY", None, Some((Why::CalendarReply, false)));
         check("Content-Type: text/calendar; METHOD=\"reply\"", None, Some((Why::CalendarReply, false)));
-        check(&beside_a_text("text/calendar; method=REPLY"), None, Some((Why::CalendarReply, false)));
+        check(&alternative_mail("text/calendar; method=REPLY"), None, Some((Why::CalendarReply, false)));
         for local in ["owner-list", "list-request", "majordomo", "dev-bounces"] {
             check(&format!("From: {local}@x.example"), None, Some((Why::Robot, false)));
         }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     /// The header of a mail with a text part and an alternative part of another type.
-    fn beside_a_text(other: &str) -> String {
+    fn alternative_mail(other: &str) -> String {
         format!(
             "Subject: Accepted: Lunch\nContent-Type: multipart/alternative; boundary=b\n\n--b\n\nYes\n--b\nContent-Type: {other}"
         )
@@ -324,9 +324,9 @@ mod tests {
     fn mail_of_people_has_no_reason() {
         check("Subject: Accepted: Lunch", None, None);
         check("Content-Type: text/calendar; method=REQUEST", None, None);
-        check(&beside_a_text("text/calendar; method=REQUEST"), None, None);
+        check(&alternative_mail("text/calendar; method=REQUEST"), None, None);
         // A calendar reply as an attachment was forwarded by a person.
-        check(&beside_a_text("text/calendar; method=REPLY\nContent-Disposition: attachment"), None, None);
+        check(&alternative_mail("text/calendar; method=REPLY\nContent-Disposition: attachment"), None, None);
         check("From: ada@x.example\nSubject: Re: Out of office policy", Some("ada@x.example"), None);
         check("Auto-Submitted: no", None, None);
         check("X-Auto-Response-Suppress: None", None, None);

@@ -150,7 +150,7 @@ pub fn split_quotes(text: &str) -> SplitText {
             split.signature_lines = own_lines[at..].iter().filter(|line| !line.trim().is_empty()).count();
             break;
         }
-        if line.trim_start().starts_with('>') || introduces_marked_quote(own_lines, at) {
+        if line.trim_start().starts_with('>') || starts_attributed_quote(own_lines, at) {
             split.quoted_lines += 1;
             push_line(&mut split.quoted_text, line.trim_start_matches(['>', ' ']));
         } else {
@@ -198,7 +198,7 @@ fn is_attribution_line(lines: &[&str], at: usize) -> bool {
 
 /// Whether this is an attribution line followed by `>` lines. The search starts only after an attribution line: from
 /// every line of a mail of empty lines, it would take quadratic time.
-fn introduces_marked_quote(lines: &[&str], at: usize) -> bool {
+fn starts_attributed_quote(lines: &[&str], at: usize) -> bool {
     let next = || lines.iter().skip(at + 1).find(|line| !line.trim().is_empty());
     is_attribution_line(lines, at) && next().is_some_and(|line| line.trim_start().starts_with('>'))
 }

@@ -72,7 +72,7 @@ impl SandboxBehavior {
 
 struct PreparedSandboxHandoff {
     behavior: SandboxBehavior,
-    parcel: FrozenEnvelope,
+    envelope: FrozenEnvelope,
     slow_delay: Duration,
 }
 
@@ -84,7 +84,7 @@ impl PreparedHandoff for PreparedSandboxHandoff {
             SandboxBehavior::Unknown => {
                 return reply(ReplyMeaning::Unknown, None, "the sandbox simulates a lost reply");
             }
-            SandboxBehavior::Defer if self.parcel.attempt <= DEFERRED_ATTEMPTS => {
+            SandboxBehavior::Defer if self.envelope.attempt <= DEFERRED_ATTEMPTS => {
                 return reply(
                     ReplyMeaning::Deferred,
                     Some(451),
@@ -94,7 +94,7 @@ impl PreparedHandoff for PreparedSandboxHandoff {
             SandboxBehavior::Slow => tokio::time::sleep(self.slow_delay).await,
             SandboxBehavior::Accept | SandboxBehavior::Defer | SandboxBehavior::Refuse => {}
         }
-        let id = format!("sandbox-{}-{}", self.parcel.email, self.parcel.handoff);
+        let id = format!("sandbox-{}-{}", self.envelope.email, self.envelope.handoff);
         reply(ReplyMeaning::Accepted, Some(250), "2.0.0 accepted by the sandbox").with_remote_id(Some(id))
     }
 }
@@ -145,7 +145,7 @@ impl Transport for SandboxFaultTransport {
                 "5.1.1 the sandbox refuses this address",
             ));
         }
-        Ok(Box::new(PreparedSandboxHandoff { behavior, parcel: envelope, slow_delay: self.slow_delay }))
+        Ok(Box::new(PreparedSandboxHandoff { behavior, envelope, slow_delay: self.slow_delay }))
     }
 
     async fn look_up(&self, _asked: LookUpRequest) -> LookUpResult {

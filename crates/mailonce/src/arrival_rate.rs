@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_arrives_pays_for_time_and_a_fast_beginning_pays_for_little_of_it() {
+    async fn received_bytes_extend_the_deadline_up_to_a_bound() {
         let mut rate = ArrivalRate::new(HEAD_START, MAX_AHEAD);
         assert_eq!(seconds_left(&rate), 30);
         rate.record(10 * 1024);

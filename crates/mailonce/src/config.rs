@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_on_one_line_with_its_place() {
+    fn a_configuration_error_names_its_line() {
         for (file, expected) in [
             ("data = 5", "line 1: invalid type: integer `5`"),
             ("store = \"sqlite\"\n\n[defaults]\nmax_attempts = \"many\"", "line 4: invalid type: string \"many\""),

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_way_out_is_said_before_anything_starts() {
+    fn transport_configuration_errors_are_reported_at_startup() {
         let one = |fields: &str| format!("[[transports]]\nname = \"out\"\n{fields}\n");
         let relay = one("kind = \"smtp\"\nhost = \"h\"");
         for (file, expected) in [

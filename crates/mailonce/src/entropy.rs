@@ -79,7 +79,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn chance_is_given_once() {
+    fn entropy_is_never_repeated() {
         let mut seen = HashSet::new();
         for _ in 0..1_000 {
             let mut bytes = [0; 16];

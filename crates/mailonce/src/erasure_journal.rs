@@ -65,8 +65,8 @@ pub(crate) async fn apply(engine: &Engine, data: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps the journal up to date until `stop` changes.
-pub(crate) async fn keep(engine: Arc<Engine>, data: PathBuf, mut stop: watch::Receiver<bool>) {
+/// Updates the journal until `stop` changes.
+pub(crate) async fn run_updates(engine: Arc<Engine>, data: PathBuf, mut stop: watch::Receiver<bool>) {
     let mut checks = tokio::time::interval(CHECK_INTERVAL);
     let (mut written, mut count, mut has_failed) = (None, 0, false);
     while !*stop.borrow() {

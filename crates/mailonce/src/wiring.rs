@@ -161,7 +161,7 @@ pub async fn serve(
     loops.push(spawn_loop(&engine, "search", &ended, &engine.search, Search::run_indexer));
     loops.push(spawn_loop(&engine, "revoked_keys", &ended, &engine.access, Access::run_revocation_checks));
     loops.push(tokio::spawn(wall_clock::record_readings(Arc::clone(&engine), config.data.clone(), ended.clone())));
-    loops.push(tokio::spawn(erasure_journal::keep(Arc::clone(&engine), config.data.clone(), ended.clone())));
+    loops.push(tokio::spawn(erasure_journal::run_updates(Arc::clone(&engine), config.data.clone(), ended.clone())));
     let BoundListeners { http, tls, smtp } = listeners;
     let (closing, closed) = watch::channel(false);
     let smtp_task = smtp.map(|listener| start_smtp(&engine, listener, config, closed)).transpose()?;

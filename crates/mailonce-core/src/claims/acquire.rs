@@ -58,9 +58,9 @@ impl NewClaim {
         }
     }
 
-    /// The stop that refuses the claim. A stop in the mode `wait` lets somebody claim now and begin later.
-    fn refused_by<'a>(&self, stops: &'a Stops) -> Option<&'a Stop> {
-        let stop = stops.in_force_for_claim(self.team, &[self.api_key])?;
+    /// The stop that refuses the claim. In the mode `wait`, a stop refuses only a claim that begins at once.
+    fn refusing_stop<'a>(&self, stops: &'a Stops) -> Option<&'a Stop> {
+        let stop = stops.stop_for_claim(self.team, &[self.api_key])?;
         (self.begins_now || stop.mode == StopMode::Refuse).then_some(stop)
     }
 
@@ -73,9 +73,9 @@ impl NewClaim {
         clock: ClaimClock,
     ) -> ClaimChange<AcquireAnswer> {
         let mut claim = existing;
-        let mut events = claim.as_mut().map(|claim| claim.lapse(clock)).unwrap_or_default();
+        let mut events = claim.as_mut().map(|claim| claim.apply_deadlines(clock)).unwrap_or_default();
         let early = claim.as_ref().and_then(|claim| claim.answer_without_winning(self));
-        let refusal = || self.refused_by(stops).cloned().map(AcquireAnswer::Stopped);
+        let refusal = || self.refusing_stop(stops).cloned().map(AcquireAnswer::Stopped);
         let answer = match (early, &mut claim) {
             // The holder claimed it for later and asks for it now: it begins, or a stop keeps it from beginning.
             (Some(AcquireAnswer::Won(token)), Some(own)) if self.begins_now && own.state == ClaimState::Claimed => {

@@ -142,7 +142,7 @@ impl Claim {
     /// Applies an action.
     pub fn apply(mut self, action: ClaimAction, stops: &Stops, clock: ClaimClock) -> ClaimChange<ClaimActionStatus> {
         let rev = self.rev;
-        let mut events = self.lapse(clock);
+        let mut events = self.apply_deadlines(clock);
         let (answer, event, new_result) = match action {
             ClaimAction::Begin { token, by } => self.begin(token, by, stops, clock),
             ClaimAction::Renew { token, lease_ms } => self.renew(token, lease_ms, clock),
@@ -172,7 +172,7 @@ impl Claim {
             _ => return refuse(ClaimRefusal::StaleToken),
         }
         let holder = self.lease.as_ref().and_then(|lease| lease.api_key);
-        if let Some(stop) = stops.in_force_for_claim(self.team, &[holder, by]) {
+        if let Some(stop) = stops.stop_for_claim(self.team, &[holder, by]) {
             return refuse(ClaimRefusal::Stopped(stop.clone()));
         }
         self.state = ClaimState::Begun;
@@ -211,7 +211,7 @@ impl Claim {
             return (status, None, None);
         }
         let presence = self.result;
-        let new_result = self.keep_result(result);
+        let new_result = self.store_first_result(result);
         if was_completed && is_known && new_result.is_none() && self.result == presence {
             return (Applied, None, None);
         }
@@ -228,7 +228,7 @@ impl Claim {
     }
 
     /// Keeps the first result that was reported. Returns the bytes to store.
-    fn keep_result(&mut self, result: ReportedResult) -> Option<Vec<u8>> {
+    fn store_first_result(&mut self, result: ReportedResult) -> Option<Vec<u8>> {
         match (self.result, result) {
             (presence, ReportedResult::Stored(bytes))
                 if presence == ResultPresence::None || mutant!("claim-result-replaced") =>
@@ -290,7 +290,7 @@ impl Claim {
             }
             return (Applied, Some(self.changed(EventKind::ClaimEvidence, clock.now, &json!({ "says": says }))), None);
         }
-        let new_result = self.keep_result(result);
+        let new_result = self.store_first_result(result);
         if self.state != ClaimState::Completed {
             self.corrected = self.state != ClaimState::Unknown;
             self.end(ClaimState::Completed, clock.now);
@@ -314,7 +314,7 @@ impl Claim {
         }
         let new_result = match resolution {
             ClaimResolution::Done => {
-                let new_result = self.keep_result(result);
+                let new_result = self.store_first_result(result);
                 self.end(ClaimState::Completed, clock.now);
                 new_result
             }

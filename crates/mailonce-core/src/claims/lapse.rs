@@ -6,8 +6,9 @@ use super::{Claim, ClaimClock, ClaimState, LostHolderPolicy, RETRY_AFTER_MS, Rep
 use crate::events::event::{EventKind, NewEvent};
 
 impl Claim {
-    /// Applies the end of the lease and of the policy's pause. Returns the events; none if nothing is due.
-    pub fn lapse(&mut self, clock: ClaimClock) -> Vec<NewEvent> {
+    /// Frees the claim or makes it unknown, if its lease or the pause of its policy has ended. Returns the events; none
+    /// if nothing is due.
+    pub fn apply_deadlines(&mut self, clock: ClaimClock) -> Vec<NewEvent> {
         #[cfg(feature = "failpoints")]
         let before = self.clone();
         let mut events = Vec::new();
@@ -36,7 +37,7 @@ impl Claim {
             events.push(self.changed(EventKind::ClaimFreed, clock.now, &json!({ "reason": "policy" })));
         }
         #[cfg(feature = "failpoints")]
-        super::mutants::alter_lapse(&before, self, &mut events, clock);
+        super::mutants::alter_deadlines(&before, self, &mut events, clock);
         events
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Alters what the end of a lease, or of the policy's pause, made of a claim.
-pub(super) fn alter_lapse(before: &Claim, claim: &mut Claim, events: &mut Vec<NewEvent>, clock: ClaimClock) {
+pub(super) fn alter_deadlines(before: &Claim, claim: &mut Claim, events: &mut Vec<NewEvent>, clock: ClaimClock) {
     let has_lease_ended = claim.rev != before.rev && before.state != ClaimState::Unknown;
     if has_lease_ended && is_on("claim-lease-never-ends") {
         *claim = before.clone();

@@ -99,7 +99,7 @@ impl NewOffer {
             Some(None) => None,
             // A stop in the mode `wait` keeps the claim from beginning, not from waiting for its worker.
             None => stops
-                .in_force_for_claim(self.team, &[])
+                .stop_for_claim(self.team, &[])
                 .filter(|stop| stop.mode == StopMode::Refuse)
                 .map(|stop| OfferAnswer::Stopped(stop.clone())),
         };
@@ -110,7 +110,7 @@ impl NewOffer {
             return ClaimChange { answer, claim, new_result: None, new_payload: None, is_changed, events: vec![] };
         }
         let mut claim = existing.unwrap_or_else(|| self.unclaimed(earlier_binds, clock));
-        let mut events = claim.lapse(clock);
+        let mut events = claim.apply_deadlines(clock);
         claim.offer = Some(ClaimOffer { digest: self.digest.clone(), at: clock.now });
         events.push(claim.changed(EventKind::ClaimOffered, clock.now, &json!({})));
         ClaimChange {

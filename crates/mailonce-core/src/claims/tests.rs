@@ -368,7 +368,7 @@ impl Observer {
     }
 
     /// Whether a command with this token is obeyed.
-    fn obeys(&self, token: ClaimToken) -> bool {
+    fn accepts_token(&self, token: ClaimToken) -> bool {
         self.end.is_none() && self.has_holder && self.holders.last().is_some_and(|last| last.0 == token)
     }
 }
@@ -414,10 +414,10 @@ fn step(claim: &mut Option<Claim>, seen: &mut Observer, random: &mut Random, now
     }
     let (token, _, _) = seen.holders[random.below(seen.holders.len() as u64) as usize];
     seen.pass_time(now);
-    let obeys = seen.obeys(token);
+    let accepts_token = seen.accepts_token(token);
     let applied = match choice {
         3 => {
-            let may_begin = obeys && seen.lost_at.is_none();
+            let may_begin = accepts_token && seen.lost_at.is_none();
             if let Some(last) = seen.holders.last_mut().filter(|_| may_begin) {
                 last.1 = true;
             }
@@ -425,7 +425,7 @@ fn step(claim: &mut Option<Claim>, seen: &mut Observer, random: &mut Random, now
             return;
         }
         4 => {
-            if let Some(last) = seen.holders.last_mut().filter(|_| obeys) {
+            if let Some(last) = seen.holders.last_mut().filter(|_| accepts_token) {
                 last.2 = now + LEASE_MS;
                 seen.lost_at = None;
             }
@@ -446,19 +446,19 @@ fn step(claim: &mut Option<Claim>, seen: &mut Observer, random: &mut Random, now
             return;
         }
     };
-    assert_eq!(applied == APPLIED, obeys);
+    assert_eq!(applied == APPLIED, accepts_token);
 }
 
 fn fail_step(claim: &mut Option<Claim>, seen: &mut Observer, (token, retryable): (ClaimToken, bool), now: i64) {
-    let obeys = seen.obeys(token);
-    if obeys {
+    let accepts_token = seen.accepts_token(token);
+    if accepts_token {
         seen.has_holder = false;
         let stays_unknown = seen.doubt && !retryable;
         seen.lost_at = stays_unknown.then_some(now);
         seen.end = (!retryable && !stays_unknown).then_some("closed");
     }
     let repeats = claim.as_ref().unwrap().failure.as_ref().is_some_and(|failure| failure.fence == token.fence);
-    assert_eq!(fail(claim, token, retryable, now) == APPLIED, obeys || repeats);
+    assert_eq!(fail(claim, token, retryable, now) == APPLIED, accepts_token || repeats);
 }
 
 #[test]

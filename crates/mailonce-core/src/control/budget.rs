@@ -222,7 +222,7 @@ pub struct ChargeMove {
     /// Charges in new periods, which must have room. Each replaces what was recorded for its budget.
     pub new_charges: Vec<Charge>,
     /// Charges in periods that the email leaves.
-    pub give_back: Vec<RecordedCharge>,
+    pub refunds: Vec<RecordedCharge>,
 }
 
 impl ChargeMove {
@@ -243,27 +243,27 @@ impl ChargeMove {
         let is_whole = scheduled().count() == email.handoffs.len();
         let is_open = |record: &&RecordedCharge| is_whole && record.ends_at > now;
         let take: Vec<Charge> = wanted.iter().filter(|charge| !stays(charge)).cloned().collect();
-        let give_back = take.iter().filter_map(|charge| of_counter(charge.counter)).filter(is_open).copied().collect();
-        Self { new_charges: take, give_back }
+        let refunds = take.iter().filter_map(|charge| of_counter(charge.counter)).filter(is_open).copied().collect();
+        Self { new_charges: take, refunds }
     }
 }
 
-/// Whether an email gives its charges back: it surely was not sent, which was not certain before. Only stored charges
-/// are given back, and they are deleted then, so it happens once.
-pub fn gives_back_charges(before: &Email, after: &Email) -> bool {
+/// Whether the charges of an email must be refunded: the change made it certain that it was not sent. Only stored
+/// charges are refunded, and they are deleted then, so it happens once.
+pub fn must_refund_charges(before: &Email, after: &Email) -> bool {
     !before.is_surely_unsent() && after.is_surely_unsent()
 }
 
-/// The first budget that an email would exceed.
+/// A budget that an email would exceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overrun {
+pub struct ExceededBudget {
     /// The charge that does not fit.
     pub charge: Charge,
     /// The amount used before it.
     pub used: u64,
 }
 
-impl Overrun {
+impl ExceededBudget {
     /// The step of a policy trace.
     pub fn policy_step(&self) -> PolicyStep {
         let Self { charge, used } = self;
@@ -303,37 +303,37 @@ impl BudgetUsage {
     }
 
     /// The first budget with this consequence that an email would exceed.
-    pub fn exceeded(&self, charges: &[Charge], at_limit: AtLimit) -> Option<Overrun> {
-        self.find_overrun(charges, |charge| charge.at_limit == at_limit)
+    pub fn exceeded(&self, charges: &[Charge], at_limit: AtLimit) -> Option<ExceededBudget> {
+        self.find_exceeded_budget(charges, |charge| charge.at_limit == at_limit)
     }
 
     /// The first budget that an accepted email would exceed, except those that only flag.
-    pub fn exceeded_later(&self, charges: &[Charge]) -> Option<Overrun> {
-        self.find_overrun(charges, |charge| charge.at_limit != AtLimit::Flag)
+    pub fn exceeded_after_acceptance(&self, charges: &[Charge]) -> Option<ExceededBudget> {
+        self.find_exceeded_budget(charges, |charge| charge.at_limit != AtLimit::Flag)
     }
 
     /// All budgets that an email would exceed.
-    pub fn overruns(&self, charges: &[Charge]) -> Vec<Overrun> {
-        charges.iter().filter_map(|charge| self.overrun(charge)).collect()
+    pub fn exceeded_budgets(&self, charges: &[Charge]) -> Vec<ExceededBudget> {
+        charges.iter().filter_map(|charge| self.exceeded_budget(charge)).collect()
     }
 
-    fn find_overrun(&self, charges: &[Charge], counts: impl Fn(&Charge) -> bool) -> Option<Overrun> {
-        charges.iter().filter(|charge| counts(charge)).find_map(|charge| self.overrun(charge))
+    fn find_exceeded_budget(&self, charges: &[Charge], counts: impl Fn(&Charge) -> bool) -> Option<ExceededBudget> {
+        charges.iter().filter(|charge| counts(charge)).find_map(|charge| self.exceeded_budget(charge))
     }
 
-    fn overrun(&self, charge: &Charge) -> Option<Overrun> {
+    fn exceeded_budget(&self, charge: &Charge) -> Option<ExceededBudget> {
         let used = self.used(charge.counter());
         let has_room = used.saturating_add(charge.amount) <= charge.limit;
-        (!has_room).then(|| Overrun { charge: charge.clone(), used })
+        (!has_room).then(|| ExceededBudget { charge: charge.clone(), used })
     }
 
     /// The first item of a strict batch that would exceed a budget, together with the items before it. `items` has the
-    /// key and the charges of each, and whether something else holds it. It omits those whose key is already bound. An item that repeats the key of an earlier one is not counted
-    /// either.
+    /// key and the charges of each item, and whether something else holds it, but no items whose key is already bound.
+    /// An item that repeats the key of an earlier one is not counted either.
     pub fn exceeded_by_batch<'a>(
         mut self,
         items: impl Iterator<Item = (usize, Option<KeyHash>, &'a [Charge], bool)>,
-    ) -> Option<(usize, Overrun)> {
+    ) -> Option<(usize, ExceededBudget)> {
         let mut keys = BTreeSet::new();
         for (index, key, charges, is_held) in items {
             if key.is_some_and(|key| !keys.insert(key)) {
@@ -361,7 +361,7 @@ impl BudgetUsage {
     /// Moves the charges of a rescheduled email from its old periods to its new ones.
     pub fn apply(&mut self, moved: &ChargeMove) {
         self.add(&moved.new_charges);
-        for record in &moved.give_back {
+        for record in &moved.refunds {
             let used = self.used.entry(record.counter()).or_default();
             *used = used.saturating_sub(record.amount);
         }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_an_inbox_speaks_first() {
+    fn the_list_of_an_inbox_comes_before_that_of_the_team() {
         let lists = [entry(None, ListType::Block, "a.test"), entry(Some(1), ListType::Allow, "a.test")];
         assert!(passes(&lists, 1, "ann@a.test"));
         assert!(!passes(&lists, 2, "ann@a.test"));

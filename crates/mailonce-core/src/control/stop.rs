@@ -358,12 +358,12 @@ pub struct Stops(pub Vec<Stop>);
 
 impl Stops {
     /// The stop that keeps a handoff from getting a marker.
-    pub fn in_force_for(&self, email: &Email, transport: &str) -> Option<&Stop> {
+    pub fn stop_for_handoff(&self, email: &Email, transport: &str) -> Option<&Stop> {
         self.in_force().find(|stop| stop.scope.covers(SendOrigin::of(email, transport)))
     }
 
     /// The stop that keeps a claim of one of these API keys from beginning.
-    pub fn in_force_for_claim(&self, team: TeamId, api_keys: &[Option<ApiKeyId>]) -> Option<&Stop> {
+    pub fn stop_for_claim(&self, team: TeamId, api_keys: &[Option<ApiKeyId>]) -> Option<&Stop> {
         let covers = |stop: &&Stop| match &stop.scope {
             StopScope::Installation => true,
             StopScope::Team(own) => *own == team,
@@ -374,17 +374,17 @@ impl Stops {
     }
 
     /// The stop that parks a due handoff.
-    pub fn parking(&self, email: &Email, handoff: &Handoff) -> Option<StopId> {
+    pub fn parking_stop(&self, email: &Email, handoff: &Handoff) -> Option<StopId> {
         self.0.iter().find(|stop| stop.parks(email, handoff)).map(|stop| stop.id)
     }
 
     /// The stop that refuses a new send.
-    pub fn refusing(&self, origin: SendOrigin<'_>) -> Option<&Stop> {
+    pub fn stop_refusing_send(&self, origin: SendOrigin<'_>) -> Option<&Stop> {
         self.in_force().find(|stop| stop.mode == StopMode::Refuse && stop.scope.covers(origin))
     }
 
-    /// The stop for which a new send waits.
-    pub fn delaying(&self, origin: SendOrigin<'_>) -> Option<&Stop> {
+    /// The stop that makes a new send wait.
+    pub fn stop_delaying_send(&self, origin: SendOrigin<'_>) -> Option<&Stop> {
         self.in_force().find(|stop| stop.mode == StopMode::Wait && stop.scope.covers(origin))
     }
 

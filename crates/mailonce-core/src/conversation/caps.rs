@@ -7,7 +7,7 @@ use crate::{mutant, time::Time};
 
 /// A day in milliseconds, the longest period that a cap covers.
 pub const DAY_MS: i64 = 86_400_000;
-/// The number of times kept in a tally. No cap exceeds it.
+/// The maximum number of times that are kept. No cap exceeds it.
 const MAX_TALLIED: usize = 1_000;
 
 /// The limits on the replies of an inbox.
@@ -39,8 +39,14 @@ impl ReplyCaps {
 
     /// Whether one more reply would exceed a limit, given the recent and total replies of the thread and those to the
     /// person.
-    pub fn are_exceeded(&self, thread: &ReplyTally, thread_total: u32, person: &ReplyTally, now: Time) -> bool {
-        let full = |tally: &ReplyTally, within, most: u32| tally.count_within(within, now) >= most as usize;
+    pub fn are_exceeded(
+        &self,
+        thread: &RecentReplyTimes,
+        thread_total: u32,
+        person: &RecentReplyTimes,
+        now: Time,
+    ) -> bool {
+        let full = |tally: &RecentReplyTimes, within, most: u32| tally.count_within(within, now) >= most as usize;
         full(thread, self.window_ms, self.per_window)
             || self.per_thread.is_some_and(|most| thread_total >= most)
             || full(thread, DAY_MS, self.per_day)
@@ -51,9 +57,9 @@ impl ReplyCaps {
 /// The times of recent replies, oldest first, for as long as a cap needs them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ReplyTally(Vec<Time>);
+pub struct RecentReplyTimes(Vec<Time>);
 
-impl ReplyTally {
+impl RecentReplyTimes {
     /// The number of replies in the last `ms` milliseconds. Times in the future count, because a clock that was set
     /// back must not lift a cap.
     pub fn count_within(&self, ms: i64, now: Time) -> usize {
@@ -98,8 +104,8 @@ mod tests {
         assert_ne!(recipient_hash("ann@x.test"), recipient_hash("ann@y.test"));
     }
 
-    fn tally(times: &[i64]) -> ReplyTally {
-        let mut tally = ReplyTally::default();
+    fn tally(times: &[i64]) -> RecentReplyTimes {
+        let mut tally = RecentReplyTimes::default();
         times.iter().for_each(|at| tally.record(Time(*at)));
         tally
     }
@@ -107,7 +113,7 @@ mod tests {
     #[test]
     fn the_fourth_answer_within_the_window_is_too_many() {
         let caps = ReplyCaps::default();
-        let none = ReplyTally::default();
+        let none = RecentReplyTimes::default();
         assert!(!caps.are_exceeded(&tally(&[0, 1]), 2, &none, Time(2)));
         assert!(caps.are_exceeded(&tally(&[0, 1, 2]), 3, &none, Time(299_999)));
         assert!(!caps.are_exceeded(&tally(&[0, 1, 2]), 3, &none, Time(300_000)));
@@ -117,14 +123,14 @@ mod tests {
     fn a_day_and_a_person_have_their_own_limits() {
         let caps = ReplyCaps::default();
         let spread: Vec<i64> = (0..20).map(|n| n * 1_000_000).collect();
-        assert!(caps.are_exceeded(&tally(&spread), 20, &ReplyTally::default(), Time(20_000_000)));
-        assert!(caps.are_exceeded(&ReplyTally::default(), 0, &tally(&spread), Time(20_000_000)));
-        assert!(!caps.are_exceeded(&ReplyTally::default(), 0, &tally(&spread), Time(DAY_MS)));
+        assert!(caps.are_exceeded(&tally(&spread), 20, &RecentReplyTimes::default(), Time(20_000_000)));
+        assert!(caps.are_exceeded(&RecentReplyTimes::default(), 0, &tally(&spread), Time(20_000_000)));
+        assert!(!caps.are_exceeded(&RecentReplyTimes::default(), 0, &tally(&spread), Time(DAY_MS)));
     }
 
     #[test]
     fn a_thread_has_a_limit_in_all_where_one_is_set() {
-        let (caps, none) = (ReplyCaps { per_thread: Some(2), ..ReplyCaps::default() }, ReplyTally::default());
+        let (caps, none) = (ReplyCaps { per_thread: Some(2), ..ReplyCaps::default() }, RecentReplyTimes::default());
         assert!(!caps.are_exceeded(&none, 1, &none, Time(9 * DAY_MS)));
         assert!(caps.are_exceeded(&none, 2, &none, Time(9 * DAY_MS)));
         assert!(!ReplyCaps::default().are_exceeded(&none, 9_999, &none, Time(9 * DAY_MS)));
@@ -132,12 +138,12 @@ mod tests {
 
     #[test]
     fn a_clock_that_went_back_opens_nothing() {
-        assert!(ReplyCaps::default().are_exceeded(&tally(&[10, 11, 12]), 3, &ReplyTally::default(), Time(5)));
+        assert!(ReplyCaps::default().are_exceeded(&tally(&[10, 11, 12]), 3, &RecentReplyTimes::default(), Time(5)));
     }
 
     #[test]
     fn a_tally_stays_small() {
-        let mut tally = ReplyTally::default();
+        let mut tally = RecentReplyTimes::default();
         (0..3_000).for_each(|at| tally.record(Time(at)));
         assert_eq!(tally.0.len(), MAX_TALLIED);
         tally.record(Time(2 * DAY_MS));

@@ -269,7 +269,7 @@ impl Escalation {
         self.reopened_at = Some(now);
     }
 
-    /// When it was asked last. `created_at` is that of its record.
+    /// When it was asked last: when it was reopened, else `created_at`, the time of the escalation's record.
     pub fn asked_at(&self, created_at: Time) -> Time {
         self.reopened_at.unwrap_or(created_at)
     }
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_answered_once_and_only_with_a_choice() {
+    fn an_escalation_is_decided_once_and_only_with_an_offered_decision() {
         let mut escalation = unknown(1);
         assert!(!escalation.decide(decided(Decision::Release)));
         assert!(escalation.decide(decided(Decision::Abandon)) && escalation.has_pending_decision());

@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::{
-    caps::{ReplyCaps, ReplyTally, recipient_hash},
+    caps::{RecentReplyTimes, ReplyCaps, recipient_hash},
     thread::Thread,
 };
 use crate::{
-    control::budget::Overrun,
+    control::budget::ExceededBudget,
     events::event::{EventKind, NewEvent},
     id::{EmailId, MessageId},
     inbox::{
@@ -57,7 +57,7 @@ pub struct ReplyContext {
     /// the email was deleted.
     pub previous_reply: Option<Email>,
     /// The recent replies to the same person.
-    pub recipient_tally: ReplyTally,
+    pub recipient_tally: RecentReplyTimes,
 }
 
 /// Of a reply and its next version, the one that counts: the later, unless that surely was not sent and the earlier may
@@ -146,7 +146,7 @@ pub enum ReplyResult {
     /// A guard refused it. For [`Guard::NewerMessage`], with the message that the sender has not seen.
     Refused(Guard, Option<MessageId>, Message, Thread),
     /// It would exceed a budget. Nothing was written.
-    OverBudget(Overrun),
+    OverBudget(ExceededBudget),
     /// No such message in this team.
     Missing,
 }

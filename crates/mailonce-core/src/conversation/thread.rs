@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-use super::{caps::ReplyTally, message_progress::Acknowledgement};
+use super::{caps::RecentReplyTimes, message_progress::Acknowledgement};
 use crate::{
     control::erasure::AddressEraser,
     events::event::{EventKind, NewEvent},
@@ -64,7 +64,7 @@ pub struct ThreadDetails {
     pub lease: Option<ThreadLease>,
     /// When it was recently answered.
     #[serde(default)]
-    pub sends: ReplyTally,
+    pub sends: RecentReplyTimes,
     /// The total number of replies.
     #[serde(default)]
     pub sent: u32,
@@ -144,7 +144,7 @@ impl Thread {
     }
 
     /// The thread that a message starts.
-    pub fn started_by(message: &Message, now: Time) -> Self {
+    pub fn from_first_message(message: &Message, now: Time) -> Self {
         let about =
             ThreadDetails { subject: message.head.subject.clone(), created_at: now, ..ThreadDetails::default() };
         Self {

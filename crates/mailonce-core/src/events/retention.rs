@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_still_needs_an_event_keeps_it() {
+    fn events_are_kept_for_every_reader_that_needs_them() {
         for (cursors, pending, indexed, search_enabled, last) in [
             (&[][..], None, 0, false, 9),
             (&[12, 7][..], None, 0, false, 7),

@@ -143,7 +143,7 @@ impl NewMessage {
         let row = ground.existing_thread.take();
         let message = self.into_message(delivery, &ground, &artifacts);
         let mut thread = row.unwrap_or_else(|| {
-            let mut begun = Thread::started_by(&message, now);
+            let mut begun = Thread::from_first_message(&message, now);
             // The email that it replies to came first, and is shown in the thread.
             begun.details.emails = u32::from(email.is_some());
             begun
@@ -237,7 +237,7 @@ mod tests {
 
     const INBOX: InboxId = InboxId(Uuid::from_u128(1));
 
-    fn parcel() -> NewDelivery {
+    fn sample_delivery() -> NewDelivery {
         let about = DeliveryDetails {
             intake: Intake::Smtp,
             source: None,
@@ -287,7 +287,7 @@ mod tests {
     }
 
     fn filed(message: NewMessage, known: Vec<Option<Artifact>>, now: Time) -> (Delivery, FilingWrites) {
-        let mut delivery = Delivery::new(parcel(), true, Time(7));
+        let mut delivery = Delivery::new(sample_delivery(), true, Time(7));
         let ground = FilingContext {
             inbox: INBOX,
             latest_seq: 41,
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_delivery_is_taken_up_when_due_and_given_back_once() {
-        let mut delivery = Delivery::new(parcel(), false, Time(7));
+        let mut delivery = Delivery::new(sample_delivery(), false, Time(7));
         assert!(!delivery.clone().lease(Time(6)));
         assert!(delivery.lease(Time(7)) && !delivery.lease(Time(8)));
         assert_eq!(
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_delivery_over_which_readers_end_waits_longer_each_time_but_never_past_its_lease() {
-        let mut delivery = Delivery::new(parcel(), false, Time(0));
+        let mut delivery = Delivery::new(sample_delivery(), false, Time(0));
         let mut pauses = Vec::new();
         for _ in 0..8 {
             let now = delivery.due_at.unwrap();
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn bytes_are_needed_until_nobody_can_ask_for_them() {
-        let waiting = Delivery::new(parcel(), false, Time(7));
+        let waiting = Delivery::new(sample_delivery(), false, Time(7));
         assert!(waiting.needs_raw_bytes());
         for (settle, needs) in [
             (DeliveryOutcome::Done, false),
@@ -383,11 +383,11 @@ mod tests {
 
     #[test]
     fn a_repeated_call_is_answered_as_the_first_was() {
-        let kept = Delivery::new(parcel(), false, Time(7));
+        let kept = Delivery::new(sample_delivery(), false, Time(7));
         assert_eq!(kept.receive_result(false), ReceiveResult::Stored(kept.id));
         assert_eq!(kept.receive_result(true), ReceiveResult::Refused(kept.id));
         let of = DeliveryId(Uuid::from_u128(9));
-        let duplicate = Delivery::duplicate(parcel(), of, None, Time(7));
+        let duplicate = Delivery::duplicate(sample_delivery(), of, None, Time(7));
         assert_eq!(duplicate.receive_result(false), ReceiveResult::Duplicate { id: duplicate.id, original: of });
         assert_eq!((duplicate.attempts, duplicate.due_at), (0, None));
         let mut known = kept.clone();

@@ -113,23 +113,23 @@ pub struct ConsumeRequest {
     pub watch: Option<WatchId>,
     /// The API key.
     pub by: ApiKeyId,
-    /// What the consumer already has. `None` if it may take any number.
-    pub holdings: Option<Holdings>,
+    /// What the consumer held when it chose. `None` if it may take any number.
+    pub held_before: Option<HeldArtifacts>,
 }
 
-/// The artifacts that a consumer had when it chose another one. If it has one more by then, a concurrent call of the
-/// same consumer was faster, and the choice must be made again.
+/// The artifacts that a consumer held when it chose another one. If the transaction finds one more, a concurrent call
+/// of the same consumer took it, and the choice must be made again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holdings {
+pub struct HeldArtifacts {
     /// Only artifacts of messages after this number count.
     pub after: u64,
     /// Those that the caller knows.
     pub known: Vec<ArtifactId>,
 }
 
-impl Holdings {
+impl HeldArtifacts {
     /// The artifact that a concurrent call took, among those that the consumer has now.
-    pub fn taken_meanwhile(&self, held: Vec<Artifact>) -> Option<Artifact> {
+    pub fn concurrently_taken(&self, held: Vec<Artifact>) -> Option<Artifact> {
         let is_new = |one: &Artifact| one.applied_at.is_none() && !self.known.contains(&one.id);
         held.into_iter().find(is_new)
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     fn taking(purpose: &str) -> ConsumeRequest {
-        ConsumeRequest { purpose: purpose.into(), watch: None, by: ApiKeyId(Uuid::from_u128(5)), holdings: None }
+        ConsumeRequest { purpose: purpose.into(), watch: None, by: ApiKeyId(Uuid::from_u128(5)), held_before: None }
     }
 
     #[test]

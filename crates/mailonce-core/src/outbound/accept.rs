@@ -1,7 +1,7 @@
 //! What a store needs to accept an email or a batch, and what it answers.
 
 use crate::{
-    control::budget::{Charge, Overrun},
+    control::budget::{Charge, ExceededBudget},
     handoff::{Handoff, HandoffState, envelope::Envelope},
     id::{EmailId, TeamId},
     key::KeyHash,
@@ -124,7 +124,7 @@ pub enum AcceptResult {
     /// It has no key and repeats this recent identical email. Nothing was written.
     Identical(Email),
     /// The email would exceed a budget. Nothing was written, and its key stays free.
-    OverBudget(Overrun),
+    OverBudget(ExceededBudget),
 }
 
 impl AcceptResult {
@@ -161,5 +161,5 @@ pub enum BatchAcceptResult {
     /// The key of this item is bound to something with another meaning. Nothing was written.
     ItemKeyMismatch(usize, KeyBinding),
     /// The batch is strict, and this item would exceed a budget. Nothing was written.
-    OverBudget(usize, Overrun),
+    OverBudget(usize, ExceededBudget),
 }

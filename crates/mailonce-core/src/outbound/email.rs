@@ -133,7 +133,7 @@ string_enum! {
         /// The Resend dialect.
         Resend = "resend",
         /// The useSend dialect.
-        Usesend = "usesend",
+        UseSend = "usesend",
         /// MCP tools.
         Mcp = "mcp",
         /// The AgentMail dialect.
@@ -146,7 +146,7 @@ string_enum! {
 impl Channel {
     /// Whether the channel is the API of another service.
     pub fn is_dialect(self) -> bool {
-        matches!(self, Self::Resend | Self::Usesend | Self::Agentmail)
+        matches!(self, Self::Resend | Self::UseSend | Self::Agentmail)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Cancelling, rescheduling and resending an email: requests and results.
 
 use crate::{
-    control::budget::{Charge, Overrun},
+    control::budget::{Charge, ExceededBudget},
     outbound::email::{Email, EmailChangeRefusal},
     time::Time,
 };
@@ -15,7 +15,7 @@ pub enum EmailChangeResult {
     /// Why the change was refused, and the unchanged email.
     Refused(EmailChangeRefusal, Email),
     /// The new time would exceed a budget. Nothing was written.
-    OverBudget(Overrun),
+    OverBudget(ExceededBudget),
     /// No such email in this team.
     Missing,
 }
@@ -47,7 +47,7 @@ pub enum EmailResendResult {
     /// Why the resend was refused, and the previous version.
     Refused(EmailChangeRefusal, Email),
     /// The new version would exceed a budget. Nothing was written.
-    OverBudget(Overrun),
+    OverBudget(ExceededBudget),
     /// No such email in this team.
     Missing,
 }

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_folded_so_that_equal_wishes_stay_equal() {
+    fn schedules_that_differ_in_case_and_spaces_are_equal() {
         assert_eq!(Schedule::parse("in  5 MINUTES"), Schedule::parse("in 5 minutes"));
         assert!(!Schedule::parse("in 401 days").unwrap().is_within_limit(Time(0)));
     }

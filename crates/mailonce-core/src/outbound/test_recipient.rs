@@ -59,7 +59,7 @@ mod tests {
         ] {
             assert_eq!(TestRecipient::parse(address), expected, "{address}");
             assert_eq!(TestRecipient::is_simulated(Channel::Resend, address), expected.is_some(), "{address}");
-            assert!(!TestRecipient::is_simulated(Channel::Usesend, address), "{address}");
+            assert!(!TestRecipient::is_simulated(Channel::UseSend, address), "{address}");
         }
     }
 }

@@ -41,8 +41,8 @@ pub trait ClaimStore: Send + Sync + 'static {
     async fn claim(&self, team: TeamId, id: ClaimId) -> Result<Option<(Claim, Option<Vec<u8>>)>>;
     /// Claims, newest first.
     async fn claims(&self, team: TeamId, query: ClaimQuery) -> Result<Vec<Claim>>;
-    /// Applies the end of up to `max` leases and policies. Returns the claims of all teams that changed.
-    async fn lapse_claims(&self, max: usize, clock: ClaimClock) -> Result<Vec<Claim>>;
+    /// Applies up to `max` ended leases and policy pauses. Returns the changed claims of all teams.
+    async fn apply_claim_deadlines(&self, max: usize, clock: ClaimClock) -> Result<Vec<Claim>>;
     /// Unknown claims of all teams, in the order of their ids, after the given one.
     async fn unknown_claims(&self, after: Option<ClaimId>, limit: usize) -> Result<Vec<Claim>>;
     /// Forgets up to `max` claims whose memory ended by this time. A tombstone keeps how often the key was bound.

@@ -134,8 +134,8 @@ pub trait InboundStore: Send + Sync + 'static {
         after: u64,
         purpose: &str,
     ) -> Result<Vec<Artifact>>;
-    /// Gives an artifact to its first consumer. With `holdings`, calls of one consumer at an inbox take effect one after
-    /// the other, so that the second one sees what the first one took. The key of the operation is bound unless
+    /// Gives an artifact to its first consumer. With `held_before`, calls of one consumer at an inbox take effect one
+    /// after the other, so that the second one sees what the first one took. The key of the operation is bound unless
     /// nothing was given.
     async fn consume_artifact(
         &self,

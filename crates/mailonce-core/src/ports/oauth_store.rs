@@ -23,5 +23,5 @@ pub trait OauthStore: Send + Sync + 'static {
     /// A client.
     async fn oauth_client(&self, id: OauthClientId) -> Result<Option<OauthClient>>;
     /// Records that a person connected a client, which keeps it. Returns false when there is no such client.
-    async fn keep_oauth_client(&self, id: OauthClientId, now: Time) -> Result<bool>;
+    async fn mark_oauth_client_connected(&self, id: OauthClientId, now: Time) -> Result<bool>;
 }

@@ -36,7 +36,7 @@ pub trait Transport: Send + Sync + 'static {
     /// The bytes to send for an email, identical for all attempts. Pure: the same email gives the same bytes.
     fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail>;
     /// Prepares an attempt, as far as it can be undone. An error never means `accepted` or `unknown`.
-    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply>;
+    async fn prepare(&self, envelope: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply>;
     /// Asks whether the next hop has a mail. Called only when the recovery method is `RecoveryMethod::LookUp`.
     async fn look_up(&self, asked: LookUpRequest) -> LookUpResult;
     /// Connects and logs in, as far as that is possible without a mail.

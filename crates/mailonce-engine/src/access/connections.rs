@@ -139,8 +139,13 @@ impl Connections {
             known.ok_or_else(|| Problem::invalid_field("inbox", format!("there is no inbox {inbox}")))?;
         }
         self.remove_old_connections(caller.team.id).await?;
-        let kept = self.ctx.store.keep_oauth_client(approval.client.id, self.ctx.now()).await.map_err(unavailable)?;
-        if !kept {
+        let is_registered = self
+            .ctx
+            .store
+            .mark_oauth_client_connected(approval.client.id, self.ctx.now())
+            .await
+            .map_err(unavailable)?;
+        if !is_registered {
             return Err(Problem::new(Code::NotFound, "the client is no longer registered"));
         }
         let person = (access.person, access.sign_outs_of(access.person));

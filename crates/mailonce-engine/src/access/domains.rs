@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_tell_changes_nothing() {
+    fn an_unknown_dns_result_changes_nothing() {
         let now = Time(5);
         let mut details = DomainDetails {
             token: "t".into(),

@@ -117,7 +117,7 @@ impl People {
         let Some(first) = teams.first() else {
             return Err(refused("your account belongs to no team of this server; ask an admin"));
         };
-        self.spend_flow(flow, *first).await?;
+        self.mark_flow_used(flow, *first).await?;
         let (mut people, mut sign_outs) = (Vec::with_capacity(teams.len()), Vec::with_capacity(teams.len()));
         for team in teams {
             let view = self.ensure_external_person(team, identity, role).await?;
@@ -138,8 +138,8 @@ impl People {
         Ok(teams.into_iter().filter(|team| names.contains(&team.name)).map(|team| team.id).collect())
     }
 
-    /// Makes sure that this is the only sign-in of a flow, on all nodes.
-    async fn spend_flow(&self, flow: &ExternalFlow, team: TeamId) -> Result<(), Problem> {
+    /// Marks a flow as used. Fails if it was used before, on any node.
+    async fn mark_flow_used(&self, flow: &ExternalFlow, team: TeamId) -> Result<(), Problem> {
         let mac = self.ctx.secret.mac("oidc-flow", &[flow.cookie.as_bytes()]);
         let (mut key, mut digest, now) = ([0; 16], [0; 32], self.ctx.now());
         key.copy_from_slice(&mac[..16]);

@@ -141,7 +141,7 @@ impl People {
     }
 
     /// The person who was added under a name, whatever name is shown now.
-    pub async fn person_added_as(&self, team: TeamId, name: &str) -> Result<Option<PersonView>, Problem> {
+    pub async fn find_person_by_initial_name(&self, team: TeamId, name: &str) -> Result<Option<PersonView>, Problem> {
         let record = self.ctx.store.record_by_name(team, RecordKind::Person, name.trim()).await.map_err(unavailable)?;
         record.as_ref().map(PersonView::of).transpose()
     }

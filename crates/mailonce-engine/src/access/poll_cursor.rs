@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_is_told_once_and_forgotten_behind_the_horizon() {
+    fn a_mail_is_seen_once_and_forgotten_behind_the_horizon() {
         let mut cursor = PollCursor::default();
         assert!(!cursor.has_seen("a"));
         cursor.mark_seen("a", Time(HOUR));

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// How long a sign-in link works, in milliseconds.
-const LINK_MS: i64 = 10 * 60_000;
+const SIGN_IN_LINK_MS: i64 = 10 * 60_000;
 /// How long a session may be unused, in milliseconds.
 pub(super) const IDLE_MS: i64 = 12 * 3_600_000;
 /// How long a session lasts at most, in milliseconds.
@@ -183,7 +183,7 @@ impl People {
     ) -> Result<(NewSignInLink, Record), Problem> {
         self.remove_expired_links(team).await?;
         let now = self.ctx.now();
-        let (id, secret, expires_at) = (self.ctx.new_id(now), self.access.new_secret(), now.plus(LINK_MS));
+        let (id, secret, expires_at) = (self.ctx.new_id(now), self.access.new_secret(), now.plus(SIGN_IN_LINK_MS));
         let link = SignInLink {
             person: person.id,
             secret_hash: self.link_hash(id, &secret),

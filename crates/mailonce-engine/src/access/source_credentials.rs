@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn two_secrets_live_and_a_repeat_pushes_none_out() {
+    fn a_rotation_keeps_two_secrets_and_a_repeated_one_keeps_both() {
         let one = rotate(vec![key("a")], key("b"), true);
         assert_eq!(one, [key("b"), key("a")]);
         assert_eq!(rotate(one.clone(), key("b"), true), one);

@@ -93,8 +93,8 @@ impl AuditLog {
         Self { ctx, alias_key }
     }
 
-    /// Makes the caller the origin of the rest of the running call.
-    pub fn enter(&self, caller: &Caller, client: Option<IpAddr>) {
+    /// Records the caller as the origin of the running call. Audit entries of the call name it.
+    pub fn set_call_origin(&self, caller: &Caller, client: Option<IpAddr>) {
         let from = CallSource::of_client(client, self.alias_key);
         let (team, now) = (caller.team.id, self.ctx.now());
         match caller.person() {
@@ -103,8 +103,8 @@ impl AuditLog {
         }
     }
 
-    /// Notes from where a call without an API key or session comes.
-    pub fn enter_anonymous(&self, client: Option<IpAddr>) {
+    /// Records the client address of a call without an API key or session as its origin.
+    pub fn set_anonymous_origin(&self, client: Option<IpAddr>) {
         let from = CallSource::of_client(client, self.alias_key);
         CallOrigin { from, ..CallOrigin::of_system("server", self.ctx.now()) }.set();
     }

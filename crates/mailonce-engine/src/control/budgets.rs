@@ -18,8 +18,8 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     control::{
         budget::{
-            Budget, BudgetCounter, BudgetMeasure, BudgetRecipient, BudgetScope, BudgetUsage, Charge, MAX_BUDGETS,
-            MAX_LIMIT, Overrun,
+            Budget, BudgetCounter, BudgetMeasure, BudgetRecipient, BudgetScope, BudgetUsage, Charge, ExceededBudget,
+            MAX_BUDGETS, MAX_LIMIT,
         },
         erasure::is_alias,
     },
@@ -377,7 +377,7 @@ impl Budgets {
             charges.iter().map(Charge::counter).filter(|counter| !usage.is_loaded(*counter)).collect();
         let used = self.ctx.store.budget_usage(email.team, missing.clone()).await?;
         missing.into_iter().zip(used).for_each(|(counter, used)| usage.load(counter, used));
-        if usage.exceeded_later(&charges).is_some() {
+        if usage.exceeded_after_acceptance(&charges).is_some() {
             return Ok(false);
         }
         let after = self.release_hold(email.team, email.id, Guard::Budget, false).await?;
@@ -519,8 +519,8 @@ impl Budgets {
     }
 
     /// The problem for an email that would exceed a budget.
-    pub(crate) async fn quota_exceeded(&self, team: TeamId, exceeded: &Overrun) -> Problem {
-        let Overrun { charge, used } = exceeded;
+    pub(crate) async fn quota_exceeded(&self, team: TeamId, exceeded: &ExceededBudget) -> Problem {
+        let ExceededBudget { charge, used } = exceeded;
         // If the store is unavailable now, the problem shows the budget's id in place of its name.
         let budgets = self.budgets_of(team).await.unwrap_or_default();
         let cached = budgets.iter().find(|cached| cached.id == charge.budget);

@@ -33,12 +33,11 @@ const BATCH: usize = 100;
 /// The cursor of an erasure whose freed bytes are overwritten in the file, and not yet in the log.
 const FILE_IS_REWRITTEN: &str = "rewritten";
 
-/// Whether the erasure can go on at once, or has to wait for something in doubt.
-type GoesOn = bool;
-
+/// The function of each stage returns true when the next step can run at once. It returns false when the erasure has to
+/// wait: for an email in doubt, a delivery that is not processed yet, or an inbox whose removal is not finished.
 impl Erasures {
-    /// Makes one step of an erasure. Returns false when it has to wait.
-    pub(super) async fn erasure_step(&self, team: TeamId, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+    /// Makes one step of an erasure. Returns false when it has to wait before the next one.
+    pub(super) async fn erasure_step(&self, team: TeamId, erasure: &mut Erasure) -> Result<bool, StoreError> {
         let Some(address) = erasure.address.clone() else { return self.step_without_address(team, erasure).await };
         let eraser = AddressEraser::new(&self.ctx.secret, team, &address);
         match erasure.stage {
@@ -55,7 +54,7 @@ impl Erasures {
         }
     }
 
-    async fn step_without_address(&self, team: TeamId, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+    async fn step_without_address(&self, team: TeamId, erasure: &mut Erasure) -> Result<bool, StoreError> {
         if erasure.stage == ErasureStage::Storage {
             if erasure.cursor.is_none() {
                 self.ctx.store.overwrite_freed_storage().await?;
@@ -74,7 +73,7 @@ impl Erasures {
     }
 
     /// Continues a stage after a page, or begins the next one.
-    fn continue_after(&self, erasure: &mut Erasure, cursor: Option<String>) -> GoesOn {
+    fn continue_after(&self, erasure: &mut Erasure, cursor: Option<String>) -> bool {
         match cursor {
             Some(cursor) => erasure.cursor = Some(cursor),
             None => erasure.next_stage(self.ctx.now()),
@@ -82,7 +81,7 @@ impl Erasures {
         true
     }
 
-    async fn erase_emails(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+    async fn erase_emails(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<bool, StoreError> {
         let before = cursor_id(erasure).map(EmailId);
         let query = EmailQuery { before, limit: BATCH, ..EmailQuery::default() };
         let page = self.ctx.store.emails(eraser.team, query).await?;
@@ -132,7 +131,7 @@ impl Erasures {
     }
 
     /// Erases the emails that have settled by now. Waits while there are others.
-    async fn erase_settled_emails(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+    async fn erase_settled_emails(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<bool, StoreError> {
         let has_waited = !erasure.open.is_empty();
         for id in std::mem::take(&mut erasure.open) {
             if let Some(email) = self.ctx.store.email(eraser.team, id).await? {
@@ -154,7 +153,7 @@ impl Erasures {
         Ok(self.continue_after(erasure, None))
     }
 
-    async fn erase_deliveries(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+    async fn erase_deliveries(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<bool, StoreError> {
         let before = cursor_id(erasure).map(DeliveryId);
         let query = DeliveryQuery { before, limit: BATCH, ..DeliveryQuery::default() };
         let page = self.ctx.store.deliveries(eraser.team, query).await?;
@@ -200,7 +199,7 @@ impl Erasures {
         Ok(run_blocking_if_large(usize::MAX, is_named).await.unwrap_or(true))
     }
 
-    async fn erase_messages(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+    async fn erase_messages(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<bool, StoreError> {
         let (inbox, before) = match erasure.cursor.as_deref().and_then(parse_message_cursor) {
             Some(place) => place,
             None => match self.ctx.store.inboxes(eraser.team, None, 1).await?.first() {
@@ -247,7 +246,7 @@ impl Erasures {
     }
 
     /// Mail of removed inboxes is found nowhere, so it must be deleted before the erasure can be done.
-    async fn end_of_messages(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+    async fn end_of_messages(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<bool, StoreError> {
         if self.ctx.store.has_removed_inboxes(eraser.team).await? {
             return Ok(false);
         }
@@ -262,7 +261,7 @@ impl Erasures {
         self.is_named_in_bytes(eraser, bytes).await
     }
 
-    async fn erase_records(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+    async fn erase_records(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<bool, StoreError> {
         let (kind, before) = match erasure.cursor.as_deref().and_then(|cursor| cursor.split_once(' ')) {
             Some((kind, id)) => (RecordKind::parse(kind), id.parse().ok()),
             None => (RecordKind::ALL.first().copied(), None),
@@ -387,7 +386,7 @@ impl Erasures {
         Ok(email.is_some_and(|email| email.head.erased.is_some()))
     }
 
-    async fn erase_events(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+    async fn erase_events(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<bool, StoreError> {
         let after = erasure.cursor.as_deref().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
         let page = self.ctx.store.events(eraser.team, after, BATCH).await?;
         let mut replaced = Vec::new();
@@ -467,7 +466,7 @@ impl Erasures {
         Ok(())
     }
 
-    async fn erase_audit_names(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+    async fn erase_audit_names(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<bool, StoreError> {
         let after = erasure.cursor.clone().unwrap_or_default();
         let page = self.ctx.store.audit_name_page(eraser.team, &after, BATCH).await?;
         for alias in page.iter().filter(|alias| eraser.redact(&alias.name).is_some()) {

@@ -122,7 +122,7 @@ impl Erasures {
         match created {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => view(&record),
             IdempotentResult::Done(CreateRecordResult::NameTaken(earlier)) => {
-                self.request_again(earlier, erasure, operation).await
+                self.replay_or_restart_erasure(earlier, erasure, operation).await
             }
             IdempotentResult::Replayed(_) => {
                 let found = self.ctx.store.record_by_name(team, RecordKind::Erasure, &erasure.alias).await;
@@ -133,7 +133,8 @@ impl Erasures {
         }
     }
 
-    async fn request_again(
+    /// Returns a running erasure of the same address, or starts a finished one again.
+    async fn replay_or_restart_erasure(
         &self,
         earlier: Record,
         mut erasure: Erasure,

@@ -70,7 +70,7 @@ impl AffectingStops {
     /// The same, as a whole.
     pub(crate) fn stop_of(&self, email: &Email) -> Option<&Stop> {
         let waits = |handoff: &Handoff| matches!(handoff.state, HandoffState::Queued | HandoffState::Scheduled);
-        let stop = |transport: &str| self.0.iter().find_map(|stops| stops.in_force_for(email, transport));
+        let stop = |transport: &str| self.0.iter().find_map(|stops| stops.stop_for_handoff(email, transport));
         let mut waiting = email.handoffs.iter().filter(|handoff| waits(handoff));
         waiting.find_map(|handoff| stop(&handoff.transport))
     }
@@ -287,13 +287,14 @@ impl StopControl {
     /// Refuses a new send that a stop in the mode `refuse` covers. A stop in the mode `wait` is added to the trace.
     pub(crate) async fn check_stops(&self, origin: SendOrigin<'_>, trace: &mut PolicyTrace) -> Result<(), Problem> {
         let stops = self.stops_of(origin.team).await.map_err(unavailable);
-        let refused = stops.as_ref().ok().and_then(|stops| stops.iter().find_map(|stops| stops.refusing(origin)));
+        let refused =
+            stops.as_ref().ok().and_then(|stops| stops.iter().find_map(|stops| stops.stop_refusing_send(origin)));
         let checked = match refused {
             Some(stop) => Err(stopped_problem(stop)),
             None => stops.as_ref().map(drop).map_err(Clone::clone),
         };
         trace_refusal(trace, PolicyKind::Stop, "stops", checked)?;
-        if let Some(stop) = stops?.iter().find_map(|stops| stops.delaying(origin)) {
+        if let Some(stop) = stops?.iter().find_map(|stops| stops.stop_delaying_send(origin)) {
             trace.record(delayed_step(stop));
         }
         Ok(())

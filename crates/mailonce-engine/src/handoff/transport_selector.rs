@@ -470,7 +470,7 @@ mod tests {
         .unwrap()
     }
 
-    fn ways() -> TransportSelector {
+    fn selector() -> TransportSelector {
         let rule = |from: Option<&str>, tag: Option<&str>, to: &[&str], weights: &[u32]| RoutingRule {
             from_domain: from.map(str::to_owned),
             tag: tag.map(str::to_owned),
@@ -493,15 +493,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_matches_decides_and_weights_draw_the_first_way() {
-        let ways = ways();
-        assert_eq!(ways.select(&mail("a@x.test", None), Channel::Http, 7), "api");
-        assert_eq!(ways.select(&mail("a@x.test", Some("urgent")), Channel::Http, 7), "relay");
+    fn the_first_matching_rule_decides_and_weights_draw_the_transport() {
+        let selector = selector();
+        assert_eq!(selector.select(&mail("a@x.test", None), Channel::Http, 7), "api");
+        assert_eq!(selector.select(&mail("a@x.test", Some("urgent")), Channel::Http, 7), "relay");
         let bulk = mail("a@bulk.test", Some("urgent"));
-        let drawn = (0..8).filter(|chance| ways.select(&bulk, Channel::Http, *chance) == "api");
+        let drawn = (0..8).filter(|chance| selector.select(&bulk, Channel::Http, *chance) == "api");
         assert_eq!(drawn.count(), 6, "three of four");
-        assert_eq!(ways.select(&bulk, Channel::Http, 3), "relay");
-        let other = |name| ways.select_alternative(name, &bulk, 0).map(|route| route.transport.name().to_owned());
+        assert_eq!(selector.select(&bulk, Channel::Http, 3), "relay");
+        let other = |name| selector.select_alternative(name, &bulk, 0).map(|route| route.transport.name().to_owned());
         assert_eq!(
             (other("api"), other("relay")),
             (Some("relay".into()), Some("api".into())),
@@ -519,25 +519,25 @@ mod tests {
 
     #[test]
     fn test_addresses_of_a_dialect_never_reach_a_next_hop() {
-        let ways = ways();
+        let selector = selector();
         let to = |recipients: &[&str]| EmailContent {
             to: recipients.iter().filter_map(|to| NamedAddress::parse(to).ok()).collect(),
             ..mail("a@x.test", None)
         };
         let test = to(&["delivered@resend.dev", "bounced+1@resend.dev"]);
-        assert_eq!(ways.select(&test, Channel::Resend, 7), SANDBOX_FAULTS);
-        assert_eq!(ways.select(&test, Channel::Http, 7), "api");
-        assert_eq!(ways.select(&test, Channel::Agentmail, 7), "api");
-        assert_eq!(ways.select(&to(&["delivered@resend.dev", "a@example.com"]), Channel::Resend, 7), "api");
-        let envelopes = ways.envelopes(SANDBOX_FAULTS, &test);
+        assert_eq!(selector.select(&test, Channel::Resend, 7), SANDBOX_FAULTS);
+        assert_eq!(selector.select(&test, Channel::Http, 7), "api");
+        assert_eq!(selector.select(&test, Channel::Agentmail, 7), "api");
+        assert_eq!(selector.select(&to(&["delivered@resend.dev", "a@example.com"]), Channel::Resend, 7), "api");
+        let envelopes = selector.envelopes(SANDBOX_FAULTS, &test);
         assert!(envelopes.len() == 2 && envelopes.iter().all(|one| one.transport == SANDBOX_FAULTS), "{envelopes:?}");
     }
 
     #[test]
-    fn a_mail_is_divided_as_its_way_asks() {
-        let ways = ways();
+    fn an_email_is_split_into_envelopes_by_transport() {
+        let selector = selector();
         let envelopes = |name: &str| -> Vec<(String, usize)> {
-            let all = ways.envelopes(name, &mail("a@x.test", None));
+            let all = selector.envelopes(name, &mail("a@x.test", None));
             all.into_iter().map(|envelope| (envelope.transport, envelope.recipients.len())).collect()
         };
         assert_eq!(envelopes("api"), [("api".to_owned(), 2)]);
@@ -547,14 +547,14 @@ mod tests {
 
     #[test]
     fn a_breaker_opens_rests_tries_one_and_closes() {
-        let ways = ways();
-        let route = Arc::clone(ways.get("api").unwrap());
+        let selector = selector();
+        let route = Arc::clone(selector.get("api").unwrap());
         let fault = TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "refused");
         assert!(!route.record_reply(&fault, 0) && !route.record_reply(&fault, 0));
         assert_eq!(route.free_slots(64, 0), 4, "two faults are not enough");
         assert!(route.record_reply(&fault, 0), "the third opens it");
         assert_eq!((route.free_slots(64, BREAKER_OPEN_MS - 1), route.status(0).breaker), (0, "open"));
-        assert_eq!(ways.select_alternative("api", &mail("a@x.test", None), 0).unwrap().transport.name(), "relay");
+        assert_eq!(selector.select_alternative("api", &mail("a@x.test", None), 0).unwrap().transport.name(), "relay");
         assert_eq!((route.free_slots(64, BREAKER_OPEN_MS), route.status(BREAKER_OPEN_MS).breaker), (1, "half_open"));
         let probe = route.begin_attempt(None);
         assert_eq!(route.free_slots(64, BREAKER_OPEN_MS), 0, "one at a time");

@@ -198,7 +198,7 @@ impl Handoffs {
             Err(FreezeError::Permanent(why)) => {
                 let reply = TransportReply::new(ReplyMeaning::Refused, AttemptPhase::Connect, None, &why);
                 // The transport was not asked, so this says nothing about it.
-                return self.settle_attempt(&route, &context, None, context.started_at, reply).await;
+                return self.record_attempt_outcome(&route, &context, None, context.started_at, reply).await;
             }
         };
         let envelope = self.frozen_envelope(&context, &bytes);
@@ -302,7 +302,7 @@ impl Handoffs {
             self.ctx.metrics.record_resolved("idempotent_retry");
             self.ctx.metrics.record_provider_deduplicated();
         }
-        self.settle_attempt(route, context, attempt, started_at, reply).await;
+        self.record_attempt_outcome(route, context, attempt, started_at, reply).await;
         if accepted && route.transport.name() == SANDBOX_FAULTS {
             self.simulate_sandbox_event(context).await;
         }
@@ -312,7 +312,7 @@ impl Handoffs {
     }
 
     /// Records the outcome of an attempt in the ledger, and fails over if the email needs it.
-    async fn settle_attempt(
+    async fn record_attempt_outcome(
         &self,
         route: &OutboundRoute,
         context: &AttemptContext,

@@ -14,7 +14,7 @@ use mailonce_core::{
     events::event::EventCursor,
     id::{ArtifactId, InboxId, MessageId, WatchId},
     inbox::{
-        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, Holdings, MarkAppliedResult},
+        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, HeldArtifacts, MarkAppliedResult},
         message::{MessagePosition, MessageQuery},
         watch::{SpendResendResult, Watch},
     },
@@ -114,12 +114,18 @@ impl Artifacts {
         watch: Option<WatchId>,
         keyed_call: Option<KeyedCall>,
     ) -> Result<Artifact, Problem> {
-        let holdings = None;
-        self.consume_as(caller, id, ConsumeRequest { purpose, watch, by: caller.key.id, holdings }, keyed_call).await
+        let held_before = None;
+        self.consume_with_request(
+            caller,
+            id,
+            ConsumeRequest { purpose, watch, by: caller.key.id, held_before },
+            keyed_call,
+        )
+        .await
     }
 
-    /// The same, with all that a consumer can request.
-    pub(super) async fn consume_as(
+    /// Consumes an artifact. With `held_before`, only if the consumer got no other meanwhile.
+    pub(super) async fn consume_with_request(
         &self,
         caller: &Caller,
         id: ArtifactId,
@@ -229,7 +235,7 @@ impl Artifacts {
         inbox: InboxId,
         (query, purpose): (&ArtifactQuery, &str),
         after: u64,
-    ) -> Result<(Option<Artifact>, Holdings), Problem> {
+    ) -> Result<(Option<Artifact>, HeldArtifacts), Problem> {
         let held = self.ctx.store.held_artifacts(caller.team.id, inbox, query.kind, after, purpose).await;
         let held = held.map_err(unavailable)?;
         let known = held.iter().map(|artifact| artifact.id).collect();
@@ -240,7 +246,7 @@ impl Artifacts {
                 break;
             }
         }
-        Ok((own, Holdings { after, known }))
+        Ok((own, HeldArtifacts { after, known }))
     }
 
     async fn matches_artifact_query(

@@ -51,13 +51,13 @@ impl Artifacts {
         let watch = self.touch_implicit_watch(caller, inbox, purpose).await?;
         for _ in 0..MAX_LOST_RACES {
             let wanted = (query, purpose.as_str());
-            let (own, holdings) = self.held_match(caller, inbox, wanted, watch.after_seq).await?;
+            let (own, held_before) = self.held_match(caller, inbox, wanted, watch.after_seq).await?;
             if let Some(own) = own {
                 // A repeat is a repeat in whichever watch the artifact was taken.
                 let taken_in = own.consumption.as_ref().and_then(|consumed| consumed.watch);
                 let (purpose, by) = (purpose.clone(), caller.key.id);
-                let request = ConsumeRequest { purpose, watch: taken_in, by, holdings: None };
-                return self.consume_as(caller, own.id, request, keyed_call).await;
+                let request = ConsumeRequest { purpose, watch: taken_in, by, held_before: None };
+                return self.consume_with_request(caller, own.id, request, keyed_call).await;
             }
             let matches = self.matching_artifacts(caller, inbox, query, (watch.after_seq, &is_free)).await?;
             let mut free = matches.iter().filter(|artifact| is_free(artifact));
@@ -68,18 +68,18 @@ impl Artifacts {
             let Some(best) = best else {
                 return Err(match matches.iter().find(|artifact| artifact.consumption.is_some()) {
                     Some(consumed) => already_consumed(consumed),
-                    None => self.nothing_new(caller, inbox, query).await?,
+                    None => self.no_new_artifact_problem(caller, inbox, query).await?,
                 });
             };
             let (purpose, by) = (purpose.clone(), caller.key.id);
-            let request = ConsumeRequest { purpose, watch: None, by, holdings: Some(holdings) };
-            match self.consume_as(caller, best.id, request, keyed_call.clone()).await {
+            let request = ConsumeRequest { purpose, watch: None, by, held_before: Some(held_before) };
+            match self.consume_with_request(caller, best.id, request, keyed_call.clone()).await {
                 // Another consumer took it, or a concurrent call of this one took another: look again.
                 Err(problem) if problem.code == Code::AlreadyConsumed => {}
                 taken => return taken,
             }
         }
-        Err(self.nothing_new(caller, inbox, query).await?)
+        Err(self.no_new_artifact_problem(caller, inbox, query).await?)
     }
 
     /// The first artifact whose message did not fail authentication: anybody can write the others.
@@ -134,7 +134,12 @@ impl Artifacts {
     }
 
     /// Why nothing was taken, and how to take an older artifact.
-    async fn nothing_new(&self, caller: &Caller, inbox: InboxId, query: &ArtifactQuery) -> Result<Problem, Problem> {
+    async fn no_new_artifact_problem(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        query: &ArtifactQuery,
+    ) -> Result<Problem, Problem> {
         let (kind, older) = (query.kind.as_str(), self.matching_artifacts(caller, inbox, query, (0, &is_free)).await?);
         let detail = match older.iter().find(|artifact| is_free(artifact)) {
             Some(older) => format!(

@@ -96,8 +96,8 @@ impl Artifacts {
                 return Err(consumed.map_or_else(|| no_match(query), already_consumed));
             };
             let (purpose, by) = (purpose.clone(), caller.key.id);
-            let request = ConsumeRequest { purpose, watch: Some(watch.id), by, holdings: None };
-            match self.consume_as(caller, best.id, request, keyed_call.clone()).await {
+            let request = ConsumeRequest { purpose, watch: Some(watch.id), by, held_before: None };
+            match self.consume_with_request(caller, best.id, request, keyed_call.clone()).await {
                 // Another consumer was faster: look again.
                 Err(problem) if problem.code == Code::AlreadyConsumed => {}
                 taken => return taken,

@@ -93,8 +93,8 @@ impl KeyedSend {
         self.email_key.is_some() || self.answers.is_some()
     }
 
-    /// Whether a difference in these fields is tolerated, so that the first email is the answer.
-    pub(crate) fn may_differ_in(&self, fields: &[DigestField]) -> bool {
+    /// Whether a retry that differs in these fields replays the first email.
+    pub(crate) fn tolerates_difference(&self, fields: &[DigestField]) -> bool {
         self.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.is_forgivable())
     }
 }

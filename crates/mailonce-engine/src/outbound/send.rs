@@ -18,7 +18,7 @@ use crate::{
 };
 use mailonce_core::{
     address::NamedAddress,
-    control::{budget::Overrun, rule::RuleRef, stop::SendOrigin},
+    control::{budget::ExceededBudget, rule::RuleRef, stop::SendOrigin},
     id::EmailId,
     inbox::message::Message,
     key::{EmailKey, InstallSecret, Key, KeyHash},
@@ -188,7 +188,7 @@ impl Outbound {
             return Err(Problem::new(Code::KeyMismatch, detail).with_extension("original_email", id.to_string()));
         }
         // Without a key, different content means a different email, and releasing would send the held content instead.
-        if !fields.is_empty() && (keyed.email_key.is_none() || !keyed.may_differ_in(&fields)) {
+        if !fields.is_empty() && (keyed.email_key.is_none() || !keyed.tolerates_difference(&fields)) {
             return Err(token_mismatch(&cached, &fields));
         }
         if let Some((message, terms)) = answers.filter(|_| email.state() == EmailState::Held) {
@@ -282,7 +282,7 @@ impl Outbound {
             return Err(Problem::new(Code::SenderNotAllowed, detail));
         }
         let fields = differences(keyed, cached, &self.ctx.secret);
-        let reason = match (fields.is_empty(), keyed.may_differ_in(&fields)) {
+        let reason = match (fields.is_empty(), keyed.tolerates_difference(&fields)) {
             (true, _) => SuppressedReason::KeyReplay,
             (false, true) => SuppressedReason::PayloadDiffers,
             (false, false) => SuppressedReason::Mismatch,
@@ -529,21 +529,21 @@ impl Outbound {
         caller: &Caller,
         keyed_items: &BTreeMap<usize, KeyedSend>,
         (position, mut traces): (usize, Vec<PolicyTrace>),
-        exceeded: &Overrun,
+        exceeded: &ExceededBudget,
     ) -> Problem {
         let Some((index, item)) = keyed_items.iter().nth(position) else {
             return self.budgets.quota_exceeded(caller.team.id, exceeded).await;
         };
-        let problem = self.over_budget(caller, item, exceeded, traces.swap_remove(position)).await;
+        let problem = self.over_budget_problem(caller, item, exceeded, traces.swap_remove(position)).await;
         with_item_index(*index, problem)
     }
 
     /// The refusal of a batch item for which a budget has no room.
-    async fn over_budget(
+    async fn over_budget_problem(
         &self,
         caller: &Caller,
         item: &KeyedSend,
-        exceeded: &Overrun,
+        exceeded: &ExceededBudget,
         mut trace: PolicyTrace,
     ) -> Problem {
         let problem = self.budgets.quota_exceeded(caller.team.id, exceeded).await;
@@ -613,7 +613,7 @@ impl Outbound {
             }
             Some(cached) => {
                 let fields = differences(&keyed, &cached, &self.ctx.secret);
-                if fields.is_empty() || keyed.may_differ_in(&fields) {
+                if fields.is_empty() || keyed.tolerates_difference(&fields) {
                     let trace = PolicyTrace::default();
                     Ok(PreparedItem::Checked(Box::new(CheckedItem { keyed, rule: None, trace })))
                 } else {
@@ -650,7 +650,9 @@ impl Outbound {
                 }
                 AcceptResult::KeyBound(bound) => self.replay_bound(caller, item, bound, now),
                 AcceptResult::Identical(email) => Ok(self.replay_identical(caller, &email, now)),
-                AcceptResult::OverBudget(exceeded) => Err(self.over_budget(caller, item, &exceeded, trace).await),
+                AcceptResult::OverBudget(exceeded) => {
+                    Err(self.over_budget_problem(caller, item, &exceeded, trace).await)
+                }
             };
             match answer {
                 Ok(sent) => {
@@ -707,7 +709,7 @@ fn find_batch_conflict(keyed_items: &BTreeMap<usize, KeyedSend>) -> Option<(usiz
         let Some(hash) = item.key_hash else { continue };
         let first = firsts.entry(hash).or_insert(item);
         let fields = first.digest.differences(&item.digest);
-        if !fields.is_empty() && !item.may_differ_in(&fields) {
+        if !fields.is_empty() && !item.tolerates_difference(&fields) {
             let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
             let detail =
                 format!("an earlier item of this batch has the same key and differs in: {}", fields.join(", "));

@@ -120,7 +120,7 @@ fn simulated_replay(caller: &Caller, keyed: &KeyedSend, email: &Email, secret: &
     }
     let cached = CachedEmail::from(email);
     let fields = differences(keyed, &cached, secret);
-    if !fields.is_empty() && !keyed.may_differ_in(&fields) {
+    if !fields.is_empty() && !keyed.tolerates_difference(&fields) {
         let problem = payload_mismatch(keyed.email_key.as_ref(), &cached, &fields);
         return Simulation::refused(problem, Vec::new());
     }

@@ -87,7 +87,7 @@ kinds! {
     /// Resend. Svix: HMAC over id, timestamp and body.
     Resend = "resend",
     /// useSend. HMAC over timestamp and body.
-    Usesend = "usesend",
+    UseSend = "usesend",
     /// Brevo. Its webhooks are not signed: a token or a password authenticates them.
     Brevo = "brevo",
     /// Nylas. HMAC over the body.
@@ -123,7 +123,7 @@ impl Kind {
 
     /// Whether the provider delivers received mail.
     pub fn delivers_mail(self) -> bool {
-        !matches!(self, Self::Usesend | Self::Brevo)
+        !matches!(self, Self::UseSend | Self::Brevo)
     }
 }
 
@@ -149,7 +149,7 @@ pub fn verify(kind: Kind, secrets: &HookSecrets, request: &HookRequest<'_>, now:
         SecretMaterial::Ses(trust) => sns::verify(trust, request, now, tolerance),
         SecretMaterial::Svix(_, keys) => resend::verify(keys, request, now, tolerance),
         SecretMaterial::Nylas(keys) => nylas::verify(keys, request),
-        SecretMaterial::Usesend(keys) => usesend::verify(keys, request, now, tolerance),
+        SecretMaterial::UseSend(keys) => usesend::verify(keys, request, now, tolerance),
     }
 }
 
@@ -164,7 +164,7 @@ pub fn parse_events(kind: Kind, request: &HookRequest<'_>) -> Result<Vec<HookEve
         Kind::Sendgrid => sendgrid::parse_events(request.body),
         Kind::Ses => ses::parse_events(request.body),
         Kind::Resend => resend::parse_events(request),
-        Kind::Usesend => usesend::parse_events(request.body),
+        Kind::UseSend => usesend::parse_events(request.body),
         Kind::Brevo => brevo::parse_events(request.body),
         Kind::Nylas | Kind::Standard => Err(HookParseError::Unexpected("mail: it sends no events")),
     }

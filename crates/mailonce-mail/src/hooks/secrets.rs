@@ -108,7 +108,7 @@ pub(crate) enum SecretMaterial {
     Ses(sns::SnsTrust),
     Svix(Kind, Vec<Vec<u8>>),
     Nylas(Vec<Vec<u8>>),
-    Usesend(Vec<Vec<u8>>),
+    UseSend(Vec<Vec<u8>>),
 }
 
 /// The secrets of one source.
@@ -136,7 +136,7 @@ impl HookSecrets {
         let keys = keys.iter().map(|key| key.trim());
         let material = match kind {
             Kind::Mailgun => SecretMaterial::Mailgun(keys.map(raw_key).collect::<Result<_, _>>()?),
-            Kind::Usesend => SecretMaterial::Usesend(keys.map(raw_key).collect::<Result<_, _>>()?),
+            Kind::UseSend => SecretMaterial::UseSend(keys.map(raw_key).collect::<Result<_, _>>()?),
             Kind::Resend | Kind::Standard => {
                 SecretMaterial::Svix(kind, keys.map(decode_key).collect::<Result<_, _>>()?)
             }
@@ -188,7 +188,7 @@ impl SecretMaterial {
             Self::Ses(_) => Kind::Ses,
             Self::SharedSecrets(kind, _) | Self::Svix(kind, _) => *kind,
             Self::Nylas(_) => Kind::Nylas,
-            Self::Usesend(_) => Kind::Usesend,
+            Self::UseSend(_) => Kind::UseSend,
         }
     }
 }

@@ -149,7 +149,7 @@ fn floods_end() {
 }
 
 #[test]
-fn floods_of_css_end_and_hide() {
+fn excessive_css_ends_in_time_and_hides_the_text() {
     let elements = "<p class='a b c'>1234".repeat(5_000);
     let many = |rule: &str, times: usize| format!("<style>{}</style>{elements}", rule.repeat(times));
     for html in [

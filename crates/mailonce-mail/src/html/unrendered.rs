@@ -96,7 +96,7 @@ pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Un
         }
         at = tree.next_in_order(id).0;
     }
-    let moves = |(id, displacement): (&NodeId, &Displacement)| moves_text(tree, hidden, *id, *displacement);
+    let moves = |(id, displacement): (&NodeId, &Displacement)| reorders_text(tree, hidden, *id, *displacement);
     let is_moved = hidden.moved.len() > MAX_MOVED || hidden.moved.iter().any(moves);
     if is_moved || search.runs_right_to_left && !is_right_to_left(&page.text) {
         search.add(REORDERED);
@@ -247,7 +247,7 @@ impl FeatureScan<'_> {
     /// Whether a table floats right of text that follows it.
     fn is_moved_table(&self, id: NodeId) -> bool {
         self.attribute(id, "align").eq_ignore_ascii_case("right")
-            && moves_text(self.tree, self.hidden, id, Displacement::FloatsRight)
+            && reorders_text(self.tree, self.hidden, id, Displacement::FloatsRight)
     }
 
     /// Whether a part of a table, a form or a `details` element is displayed before or after its place in the source.
@@ -418,7 +418,7 @@ impl OutlookContent {
 }
 
 /// Whether a displaced element changes the order of the words around it.
-fn moves_text(tree: &HtmlTree, hidden: &HiddenNodes, id: NodeId, displacement: Displacement) -> bool {
+fn reorders_text(tree: &HtmlTree, hidden: &HiddenNodes, id: NodeId, displacement: Displacement) -> bool {
     let parent_end = tree.node(id).parent.and_then(|parent| tree.next_outside(parent));
     let end = tree.next_outside(id);
     // An element that floats right, with no text after it, appears where a reader expects it.

@@ -26,7 +26,7 @@ use super::{
     },
     tree::{HtmlTree, NodeContent, NodeId, ROOT},
 };
-use crate::html::element_state::{Cover, Displacement, ElementState, PageState};
+use crate::html::element_state::{CoveredText, Displacement, ElementState, PageState};
 
 /// Budget of steps for matching selectors and computing styles, for both evaluations of a page.
 const MAX_STYLE_STEPS: usize = 8_000_000;
@@ -57,10 +57,16 @@ pub(super) struct HiddenNodes {
 
 impl HiddenNodes {
     fn undecidable(tree: &HtmlTree) -> Self {
-        Self { text: vec![true; tree.len()], images: vec![true; tree.len()], undecidable: true, ..Self::nothing(tree) }
+        Self {
+            text: vec![true; tree.len()],
+            images: vec![true; tree.len()],
+            undecidable: true,
+            ..Self::none_hidden(tree)
+        }
     }
 
-    fn nothing(tree: &HtmlTree) -> Self {
+    /// A page of which everything is shown.
+    fn none_hidden(tree: &HtmlTree) -> Self {
         let none = || vec![false; tree.len()];
         Self { text: none(), images: none(), boxless: none(), moved: BTreeMap::new(), undecidable: false }
     }
@@ -250,7 +256,7 @@ impl<'a> VisibilityPass<'a> {
             budget,
             stack: vec![ElementState::root(&sheet.registered_properties)],
             surroundings: PageState::default(),
-            verdict: HiddenNodes::nothing(tree),
+            verdict: HiddenNodes::none_hidden(tree),
             uncertain: false,
             is_animated: false,
             link_colour: defaults::link_colour(tree),
@@ -383,7 +389,7 @@ impl<'a> VisibilityPass<'a> {
     }
 
     /// Hides the covered text, except inside the covering element.
-    fn hide_covered(&mut self, cover: &Cover) {
+    fn hide_covered(&mut self, cover: &CoveredText) {
         let end = self.tree.next_outside(cover.node);
         let mut at = self.tree.next_in_order(cover.node).0;
         while let Some(id) = at.filter(|id| Some(*id) != end) {

@@ -163,24 +163,24 @@ pub(super) fn is_confusable(unicode: &str) -> bool {
 /// Whether one local part can be mistaken for the other: they differ only in invisible characters, look-alike letters,
 /// accents, or punctuation.
 pub fn is_lookalike(name: &str, other: &str) -> bool {
-    let keys = [Sign::Dropped, Sign::Letter].map(|sign| visible_letters(name, sign));
-    let is_same = |sign| {
-        let letters = visible_letters(other, sign);
+    let keys = [SymbolReading::Dropped, SymbolReading::Letter].map(|reading| visible_letters(name, reading));
+    let is_same = |reading| {
+        let letters = visible_letters(other, reading);
         !letters.is_empty() && keys.contains(&letters)
     };
-    name == other || is_same(Sign::Dropped) || is_same(Sign::Letter)
+    name == other || is_same(SymbolReading::Dropped) || is_same(SymbolReading::Letter)
 }
 
-/// How signs and digits are read that stand for a letter in some names and for nothing, or for themselves, in others.
+/// How `!`, `6` and `8` are compared: each looks like a letter in some names, and is punctuation or a digit in others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sign {
+enum SymbolReading {
     Dropped,
     Letter,
 }
 
 /// The letter that a character of a local part looks like. Host names are compared with fewer characters, because honest
 /// names of other scripts have these letters.
-fn local_part_lookalike(c: char, sign: Sign) -> char {
+fn local_part_lookalike(c: char, reading: SymbolReading) -> char {
     match c {
         'ʌ' | 'λ' | 'ɐ' => 'a',
         'ь' | 'ƅ' => 'b',
@@ -188,21 +188,24 @@ fn local_part_lookalike(c: char, sign: Sign) -> char {
         '€' | 'є' | 'э' | 'ǝ' | 'ə' | 'ɘ' => 'e',
         '§' => 's',
         '¡' => 'i',
-        '!' if sign == Sign::Letter => 'i',
-        '6' | '8' if sign == Sign::Letter => 'b',
+        '!' if reading == SymbolReading::Letter => 'i',
+        '6' | '8' if reading == SymbolReading::Letter => 'b',
         c => c,
     }
 }
 
 /// The visible letters and digits of a name, each as the ASCII letter it looks like.
-fn visible_letters(name: &str, sign: Sign) -> String {
+fn visible_letters(name: &str, reading: SymbolReading) -> String {
     // The Unicode confusables map `%` to letters.
     let is_visible = |c: &char| !crate::unicode::is_invisible(*c) && *c != '%';
     let visible = name.chars().filter(is_visible).map(enclosed_letter);
     // The table above comes first: the Unicode confusables map some letters of other scripts to prototypes outside
     // ASCII.
-    let plain: String =
-        visible.nfkd().flat_map(char::to_lowercase).map(|c| ascii_lookalike(local_part_lookalike(c, sign))).collect();
+    let plain: String = visible
+        .nfkd()
+        .flat_map(char::to_lowercase)
+        .map(|c| ascii_lookalike(local_part_lookalike(c, reading)))
+        .collect();
     let letters = confusable_skeleton(&plain).nfkd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase);
     let letters = letters.map(|c| match c {
         '3' => 'e',

@@ -52,15 +52,15 @@ const MAX_FILTERED_BYTES: usize = 16 * 1024 * 1024;
 /// Decimals that `fixed` writes at most.
 const MAX_DECIMALS: usize = 10;
 
-/// What the filters of one part may still read and make.
+/// Counts the bytes that the filters of one template part read and make, and enforces their limits.
 #[derive(Default)]
-pub(super) struct Allowance {
+pub(super) struct FilterBudget {
     used: AtomicUsize,
     /// The longest text that a filter may make.
     max_text: usize,
 }
 
-impl Allowance {
+impl FilterBudget {
     pub(super) fn new(max_text: usize) -> Self {
         Self { used: AtomicUsize::default(), max_text }
     }
@@ -93,23 +93,23 @@ impl Allowance {
 /// Registers a filter from text to text.
 fn add_text_filter(
     env: &mut Environment<'_>,
-    allowance: &Arc<Allowance>,
+    filter_budget: &Arc<FilterBudget>,
     name: &'static str,
     filter: fn(&str) -> String,
 ) {
-    let allowance = Arc::clone(allowance);
+    let filter_budget = Arc::clone(filter_budget);
     env.add_filter(name, move |text: Cow<'_, str>| {
-        allowance.spend(text.len())?;
-        allowance.measured(filter(&text))
+        filter_budget.spend(text.len())?;
+        filter_budget.measured(filter(&text))
     });
 }
 
-pub(super) fn register(env: &mut Environment<'_>, allowance: &Arc<Allowance>) {
-    add_text_filter(env, allowance, "upper", str::to_uppercase);
-    add_text_filter(env, allowance, "lower", str::to_lowercase);
-    add_text_filter(env, allowance, "trim", |text| text.trim().to_owned());
-    add_text_filter(env, allowance, "capitalize", capitalize);
-    add_text_filter(env, allowance, "urlencode", urlencode);
+pub(super) fn register(env: &mut Environment<'_>, filter_budget: &Arc<FilterBudget>) {
+    add_text_filter(env, filter_budget, "upper", str::to_uppercase);
+    add_text_filter(env, filter_budget, "lower", str::to_lowercase);
+    add_text_filter(env, filter_budget, "trim", |text| text.trim().to_owned());
+    add_text_filter(env, filter_budget, "capitalize", capitalize);
+    add_text_filter(env, filter_budget, "urlencode", urlencode);
     for name in ["d", "default"] {
         env.add_filter(name, default);
     }
@@ -120,7 +120,7 @@ pub(super) fn register(env: &mut Environment<'_>, allowance: &Arc<Allowance>) {
     env.add_filter("float", builtin::float);
     env.add_filter("first", builtin::first);
     env.add_filter("items", builtin::items);
-    add_measured_filters(env, allowance);
+    add_measured_filters(env, filter_budget);
     env.add_test("defined", builtin_tests::is_defined);
     env.add_test("undefined", builtin_tests::is_undefined);
     env.add_test("none", builtin_tests::is_none);
@@ -134,39 +134,39 @@ pub(super) fn register(env: &mut Environment<'_>, allowance: &Arc<Allowance>) {
 }
 
 /// Filters with arguments whose cost depends on the length of a text or a list.
-fn add_measured_filters(env: &mut Environment<'_>, allowance: &Arc<Allowance>) {
+fn add_measured_filters(env: &mut Environment<'_>, filter_budget: &Arc<FilterBudget>) {
     for name in ["length", "count"] {
-        let allowance = Arc::clone(allowance);
+        let filter_budget = Arc::clone(filter_budget);
         env.add_filter(name, move |value: Value| {
-            allowance.spend(value.as_str().map_or(0, str::len))?;
+            filter_budget.spend(value.as_str().map_or(0, str::len))?;
             builtin::length(&value)
         });
     }
     for name in ["e", "escape"] {
-        let allowance = Arc::clone(allowance);
+        let filter_budget = Arc::clone(filter_budget);
         env.add_filter(name, move |state: &mut State<'_, '_>, value: Value| {
-            allowance.spend(value.as_str().map_or(0, str::len))?;
+            filter_budget.spend(value.as_str().map_or(0, str::len))?;
             let escaped = builtin::escape(state, &value)?;
             let bytes = escaped.as_str().map_or(0, str::len);
-            allowance.spend(bytes)?;
-            allowance.check_length(bytes)?;
+            filter_budget.spend(bytes)?;
+            filter_budget.check_length(bytes)?;
             Ok::<_, Error>(escaped)
         });
     }
-    let shared = Arc::clone(allowance);
+    let shared = Arc::clone(filter_budget);
     env.add_filter("safe", move |text: String| shared.measured(text).map(Value::from_safe_string));
-    let shared = Arc::clone(allowance);
+    let shared = Arc::clone(filter_budget);
     env.add_filter("last", move |value: Value| {
         shared.spend(value.as_str().map_or(0, str::len))?;
         builtin::last(value)
     });
-    let shared = Arc::clone(allowance);
+    let shared = Arc::clone(filter_budget);
     env.add_filter("truncate", move |text: Cow<'_, str>, chars: usize| {
         shared.spend(text.len())?;
         let cut = text.char_indices().nth(chars).map(|(end, _)| format!("{}…", text.get(..end).unwrap_or_default()));
         Ok::<_, Error>(cut.unwrap_or_else(|| text.into_owned()))
     });
-    let shared = Arc::clone(allowance);
+    let shared = Arc::clone(filter_budget);
     env.add_filter("replace", move |text: Cow<'_, str>, from: Cow<'_, str>, to: Cow<'_, str>| {
         // Counted before it is made, because the result may be far longer than each of the three.
         shared.spend(text.len())?;
@@ -174,7 +174,7 @@ fn add_measured_filters(env: &mut Environment<'_>, allowance: &Arc<Allowance>) {
         shared.spend(found.saturating_mul(to.len()))?;
         shared.measured(text.replace(&*from, &to))
     });
-    let shared = Arc::clone(allowance);
+    let shared = Arc::clone(filter_budget);
     env.add_filter("join", move |list: Value, separator: Option<Cow<'_, str>>| {
         if list.is_undefined() {
             return Err(undefined(list));

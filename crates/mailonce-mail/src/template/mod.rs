@@ -15,8 +15,8 @@ use serde_json::Map;
 use std::{collections::BTreeSet, io, sync::Arc};
 
 use crate::html::{Anchor, HtmlPage, render as render_page};
-use filters::Allowance;
-use values::Reads;
+use filters::FilterBudget;
+use values::ReadCounter;
 
 /// Instructions that one part may run. A table with 1,000 rows of ten cells takes about 60,000.
 const FUEL: u64 = 100_000;
@@ -139,7 +139,7 @@ pub fn render(
 ) -> Result<RenderedTemplate, TemplateError> {
     let defaults = source.variables.iter().filter(|(name, _)| !variables.contains_key(*name));
     let defaults = defaults.filter_map(|(name, variable)| Some((name, variable.default.as_ref()?)));
-    let (reads, mut longest) = (Arc::new(Reads::default()), 0);
+    let (reads, mut longest) = (Arc::new(ReadCounter::default()), 0);
     let counted = |(name, value): (&String, &serde_json::Value)| {
         longest = longest.max(values::longest_text(value));
         (name.clone(), values::counted(value, &reads))
@@ -195,7 +195,7 @@ fn check_subject(subject: &str, variables: &Map<String, serde_json::Value>) -> R
 /// The variables of a render.
 struct RenderInputs {
     root: Value,
-    reads: Arc<Reads>,
+    reads: Arc<ReadCounter>,
     /// The length of the longest text among them.
     longest: usize,
 }
@@ -205,8 +205,8 @@ fn render_part(part: TemplatePart, text: &str, inputs: &RenderInputs) -> Result<
     syntax::check(part, text)?;
     // A constant in the template is a text, too.
     let longest = inputs.longest.max(longest_constant(text));
-    let allowance = Arc::new(Allowance::new(values::max_filtered_text(longest)));
-    let mut env = environment(part, &allowance);
+    let filter_budget = Arc::new(FilterBudget::new(values::max_filtered_text(longest)));
+    let mut env = environment(part, &filter_budget);
     env.set_fuel(Some(values::fuel(longest)));
     let mut output = BoundedOutput::default();
     let rendered = env
@@ -226,7 +226,7 @@ fn longest_constant(text: &str) -> usize {
 }
 
 /// The engine with only what a template of this part may use.
-fn environment<'a>(part: TemplatePart, allowance: &Arc<Allowance>) -> Environment<'a> {
+fn environment<'a>(part: TemplatePart, filter_budget: &Arc<FilterBudget>) -> Environment<'a> {
     let mut env = Environment::empty();
     env.set_undefined_behavior(UndefinedBehavior::Strict);
     env.set_debug(true); // Errors name the line and the variable.
@@ -243,7 +243,7 @@ fn environment<'a>(part: TemplatePart, allowance: &Arc<Allowance>) -> Environmen
             Err(Error::new(ErrorKind::InvalidOperation, message))
         }
     });
-    filters::register(&mut env, allowance);
+    filters::register(&mut env, filter_budget);
     env
 }
 

@@ -23,8 +23,8 @@ const MAX_ELIFS: usize = 100;
 /// Tags in one part.
 const MAX_TAGS: usize = 10_000;
 
-/// A refusal: the line and the reason.
-type Refusal = (usize, String);
+/// Why the syntax of a template is refused: the line and the reason.
+type SyntaxRefusal = (usize, String);
 
 /// Refuses a template that uses more than the allowed syntax.
 pub(super) fn check(part: TemplatePart, source: &str) -> Result<(), TemplateError> {
@@ -59,11 +59,11 @@ fn check_tags(part: TemplatePart, source: &str) -> Result<(), TemplateError> {
     Ok(())
 }
 
-fn check_all(statements: &[Stmt<'_>]) -> Result<(), Refusal> {
+fn check_all(statements: &[Stmt<'_>]) -> Result<(), SyntaxRefusal> {
     statements.iter().try_for_each(check_statement)
 }
 
-fn check_statement(statement: &Stmt<'_>) -> Result<(), Refusal> {
+fn check_statement(statement: &Stmt<'_>) -> Result<(), SyntaxRefusal> {
     let refuse = |line: u16, name: &str, instead: &str| {
         Err((usize::from(line), format!("`{name}` is not allowed in templates{instead}")))
     };
@@ -92,7 +92,7 @@ fn check_statement(statement: &Stmt<'_>) -> Result<(), Refusal> {
     }
 }
 
-fn check_expression(expression: &Expr<'_>) -> Result<(), Refusal> {
+fn check_expression(expression: &Expr<'_>) -> Result<(), SyntaxRefusal> {
     let refuse = |message: String| Err((usize::from(expression.span().start_line), message));
     match expression {
         Expr::Var(_) | Expr::Const(_) => Ok(()),
@@ -148,14 +148,17 @@ fn check_expression(expression: &Expr<'_>) -> Result<(), Refusal> {
 }
 
 /// A list of variables could contain itself twice, and that list again, so only constants are allowed.
-fn check_items<'a, 'b: 'a>(mut items: impl Iterator<Item = &'a Expr<'b>>, list: &Expr<'_>) -> Result<(), Refusal> {
+fn check_items<'a, 'b: 'a>(
+    mut items: impl Iterator<Item = &'a Expr<'b>>,
+    list: &Expr<'_>,
+) -> Result<(), SyntaxRefusal> {
     if items.all(|item| matches!(item, Expr::Const(_))) {
         return Ok(());
     }
     Err((usize::from(list.span().start_line), "lists and maps may have only constants, such as `[\"a\", 1]`".into()))
 }
 
-fn check_argument(argument: &CallArg<'_>) -> Result<(), Refusal> {
+fn check_argument(argument: &CallArg<'_>) -> Result<(), SyntaxRefusal> {
     match argument {
         CallArg::Pos(value) | CallArg::Kwarg(_, value) | CallArg::PosSplat(value) | CallArg::KwargSplat(value) => {
             check_expression(value)

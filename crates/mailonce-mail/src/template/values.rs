@@ -26,11 +26,11 @@ const SHORT_TEXT_BYTES: usize = 32 * 1024;
 /// The length of a text that a filter may always make.
 const FILTERED_TEXT_BYTES: usize = 64 * 1024;
 
-/// The items that were read so far.
+/// Counts the items that a template read, and enforces their limit.
 #[derive(Debug, Default)]
-pub(super) struct Reads(AtomicUsize);
+pub(super) struct ReadCounter(AtomicUsize);
 
-impl Reads {
+impl ReadCounter {
     /// Counts one item. Returns false if it is one too many.
     fn count(&self) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed) < MAX_READS
@@ -65,7 +65,7 @@ pub(super) fn longest_text(value: &serde_json::Value) -> usize {
 }
 
 /// The value of a variable, whose items are counted when they are read.
-pub(super) fn counted(value: &serde_json::Value, reads: &Arc<Reads>) -> Value {
+pub(super) fn counted(value: &serde_json::Value, reads: &Arc<ReadCounter>) -> Value {
     match value {
         serde_json::Value::Array(items) => {
             let items = items.iter().map(|item| counted(item, reads)).collect();
@@ -79,7 +79,7 @@ pub(super) fn counted(value: &serde_json::Value, reads: &Arc<Reads>) -> Value {
 #[derive(Debug)]
 struct CountedList {
     items: Vec<Value>,
-    reads: Arc<Reads>,
+    reads: Arc<ReadCounter>,
 }
 
 impl Object for CountedList {
@@ -103,11 +103,11 @@ impl Object for CountedList {
 #[derive(Debug)]
 struct CountedMap {
     members: BTreeMap<String, Value>,
-    reads: Arc<Reads>,
+    reads: Arc<ReadCounter>,
 }
 
 impl CountedMap {
-    fn new(members: &Map<String, serde_json::Value>, reads: &Arc<Reads>) -> Self {
+    fn new(members: &Map<String, serde_json::Value>, reads: &Arc<ReadCounter>) -> Self {
         let member = |(name, value): (&String, &serde_json::Value)| (name.clone(), counted(value, reads));
         Self { members: members.iter().map(member).collect(), reads: Arc::clone(reads) }
     }

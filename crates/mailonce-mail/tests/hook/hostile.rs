@@ -13,7 +13,7 @@ fn secrets(kind: Kind) -> HookSecrets {
             kind,
             &["MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEDr2LjtURuePQzplybdC+u4CwrqDqBaWjcMMsTbhdbcwHBcepxo7yAQGhHPTnlvFYPAZFceEu/1FwCM/QmGUhA=="],
         ),
-        Kind::Mailgun | Kind::Resend | Kind::Usesend | Kind::Nylas | Kind::Standard => HookSecrets::from_keys(kind, &["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]),
+        Kind::Mailgun | Kind::Resend | Kind::UseSend | Kind::Nylas | Kind::Standard => HookSecrets::from_keys(kind, &["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]),
     }
     .unwrap()
 }
@@ -33,7 +33,7 @@ fn event_with(kind: Kind, value: &str) -> String {
             let event = format!(r#"{{"eventType":"Delivery","x":{value}}}"#);
             serde_json::json!({"Type": "Notification", "MessageId": "m", "Message": event}).to_string()
         }
-        Kind::Resend | Kind::Usesend => format!(r#"{{"type":"email.sent","created_at":{value},"data":{{}}}}"#),
+        Kind::Resend | Kind::UseSend => format!(r#"{{"type":"email.sent","created_at":{value},"data":{{}}}}"#),
         Kind::Nylas | Kind::Standard => unreachable!("sends no events"),
         Kind::Brevo => format!(r#"{{"event":"delivered","ts_epoch":{value}}}"#),
     }

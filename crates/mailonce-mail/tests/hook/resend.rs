@@ -118,7 +118,7 @@ fn two_secrets_can_be_active() {
 
 #[test]
 fn secrets_of_another_kind_are_a_retryable_misconfiguration() {
-    let reject = vector("svix").verify_as(Kind::Usesend, &secrets(), THEN).unwrap_err();
+    let reject = vector("svix").verify_as(Kind::UseSend, &secrets(), THEN).unwrap_err();
     assert_eq!((reject.clone(), reject.status()), (HookRejection::Misconfigured, 503));
 }
 

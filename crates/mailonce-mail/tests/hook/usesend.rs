@@ -11,7 +11,7 @@ use crate::rig::{
 const SECRET: &str = "whsec_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 fn secrets() -> HookSecrets {
-    HookSecrets::from_keys(Kind::Usesend, &[SECRET]).unwrap()
+    HookSecrets::from_keys(Kind::UseSend, &[SECRET]).unwrap()
 }
 
 fn signed(secret: &str, at: Time, body: &str) -> HookTestRequest {
@@ -41,7 +41,7 @@ fn a_signature_of_another_implementation_verifies() {
         .with("x-usesend-timestamp", "1794736800000")
         .with("x-usesend-signature", "v1=4da406327fab438978d9ff3e04e46c42cc1615fb026ca71d5d1eeed8c4a12f75");
     assert_eq!(post.verify(&secrets(), NOW), Ok(()));
-    assert!(post.parse_events(Kind::Usesend).unwrap()[0].is_test);
+    assert!(post.parse_events(Kind::UseSend).unwrap()[0].is_test);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn only_the_right_secret_verifies() {
     let mut longer = good.clone();
     longer.headers[1].1.extend(b"00");
     assert!(matches!(longer.verify(&secrets(), NOW), Err(HookRejection::Malformed(_))));
-    let both = HookSecrets::from_keys(Kind::Usesend, &["whsec_the_new_one_of_two", SECRET]).unwrap();
+    let both = HookSecrets::from_keys(Kind::UseSend, &["whsec_the_new_one_of_two", SECRET]).unwrap();
     assert_eq!(good.verify(&both, NOW), Ok(()));
     assert_eq!(signed("whsec_the_new_one_of_two", NOW, &body).verify(&both, NOW), Ok(()));
 }
@@ -99,21 +99,21 @@ fn event_types_map_to_reported_statuses() {
         (event("contact.created"), ReportedStatus::Other),
     ];
     for (event, says) in cases {
-        let report = sole_event(Kind::Usesend, &event);
+        let report = sole_event(Kind::UseSend, &event);
         assert_eq!(report.reported_status, says, "{event}");
         assert_eq!((report.dedupe_key.as_str(), report.email), ("call_b3f0c2", None));
         assert_eq!(report.recipient.as_deref(), Some("ada@example.com"));
         assert_eq!(report.occurred_at, Time::parse("2026-11-15T09:59:58.500Z"));
     }
-    assert_eq!(sole_event(Kind::Usesend, &event("email.sent")).remote_id.as_deref(), Some("cm2a0q8fx0001"));
-    assert_eq!(sole_event(Kind::Usesend, &event("contact.created")).remote_id, None);
+    assert_eq!(sole_event(Kind::UseSend, &event("email.sent")).remote_id.as_deref(), Some("cm2a0q8fx0001"));
+    assert_eq!(sole_event(Kind::UseSend, &event("contact.created")).remote_id, None);
 }
 
 #[test]
 fn a_retry_is_the_same_event_and_our_id_is_found_in_the_headers() {
     let (first, second) = (event("email.sent"), with_field(&event("email.sent"), "/attempt", 2));
-    assert_eq!(sole_event(Kind::Usesend, &first).dedupe_key, sole_event(Kind::Usesend, &second).dedupe_key);
+    assert_eq!(sole_event(Kind::UseSend, &first).dedupe_key, sole_event(Kind::UseSend, &second).dedupe_key);
     for headers in [json!({"X-Mailonce-Id": OUR_EMAIL_ID}), json!([{"name": "x-mailonce-id", "value": OUR_EMAIL_ID}])] {
-        assert_eq!(sole_event(Kind::Usesend, &with_field(&first, "/data/headers", headers)).email, our_email_id());
+        assert_eq!(sole_event(Kind::UseSend, &with_field(&first, "/data/headers", headers)).email, our_email_id());
     }
 }

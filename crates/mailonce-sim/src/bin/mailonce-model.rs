@@ -67,7 +67,7 @@ fn main() -> anyhow::Result<()> {
         .class
         .map_or(vec![ModelHopClass::Keyed, ModelHopClass::LookUp, ModelHopClass::Keyless], |class| vec![class]);
     let bounds = RunBounds { threads: args.threads.max(1), timeout: args.seconds.map(Duration::from_secs) };
-    let (begun, mut played) = (TestRun::start("model"), Vec::new());
+    let (begun, mut summaries) = (TestRun::start("model"), Vec::new());
     for class in classes {
         let size = ModelConfig {
             class,
@@ -80,26 +80,26 @@ fn main() -> anyhow::Result<()> {
         };
         let summary = check_model(size, bounds).context("the world could not be made")?;
         println!("{}", serde_json::to_string_pretty(&summary)?);
-        played.push(summary);
+        summaries.push(summary);
     }
     if let Some(dir) = &args.proof {
-        report(&begun, &played).write(dir)?;
+        report(&begun, &summaries).write(dir)?;
     }
-    if !played.iter().all(ModelSummary::holds) {
+    if !summaries.iter().all(ModelSummary::holds) {
         bail!("a law was broken, or not everything was seen");
     }
     Ok(())
 }
 
 /// The results in the format of `docs/proof.md`.
-fn report(begun: &TestRun, played: &[ModelSummary]) -> Report {
+fn report(begun: &TestRun, summaries: &[ModelSummary]) -> Report {
     let mut report = begun.summary();
-    report.counts.insert("states".into(), played.iter().map(|one| one.states as u64).sum());
-    report.counts.insert("moves".into(), played.iter().map(|one| one.moves as u64).sum());
+    report.counts.insert("states".into(), summaries.iter().map(|one| one.states as u64).sum());
+    report.counts.insert("moves".into(), summaries.iter().map(|one| one.moves as u64).sum());
     report.table.push(
         ["next hop", "workers", "handoffs", "leases", "states", "moves", "all of it"].map(str::to_owned).to_vec(),
     );
-    for one in played {
+    for one in summaries {
         let class = serde_json::to_value(one.size.class).ok().and_then(|class| class.as_str().map(str::to_owned));
         let figures = [one.size.workers, one.size.handoffs, one.size.leases].map(|figure| figure.to_string());
         let mut row = vec![class.unwrap_or_default()];

@@ -118,9 +118,9 @@ impl CrashRound {
             peer: None,
             log,
         };
-        let played = live.run();
+        let run_result = live.run();
         let log = std::mem::take(&mut live.log).join("\n");
-        let verdict = played.with_context(|| format!("the round so far:\n{log}"))?;
+        let verdict = run_result.with_context(|| format!("the round so far:\n{log}"))?;
         live.environment.drop_database()?;
         Ok(RoundVerdict { log: [log, verdict.log].join("\n"), ..verdict })
     }

@@ -89,10 +89,10 @@ impl FailoverCampaign<'_> {
             let senders: Vec<_> =
                 (0..SENDERS).map(|sender| scope.spawn(move || clients.run_sender(sender, self.seed, &at))).collect();
             let readers = at.map(|at| scope.spawn(move || clients.run_reader(at)));
-            let played = (0..self.failovers).try_for_each(|round| fixture.fail_over_once(round));
+            let failovers_result = (0..self.failovers).try_for_each(|round| fixture.fail_over_once(round));
             clients.stop_senders.store(true, Ordering::SeqCst);
             let senders_joined = senders.into_iter().all(|sender| sender.join().is_ok());
-            let settled = played.and_then(|()| fixture.wait_until_drained());
+            let settled = failovers_result.and_then(|()| fixture.wait_until_drained());
             clients.stop_readers.store(true, Ordering::SeqCst);
             let readers_joined = readers.into_iter().all(|reader| reader.join().is_ok());
             settled?;

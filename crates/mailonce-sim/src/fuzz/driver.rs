@@ -91,7 +91,7 @@ fn try_input(target: &FuzzTarget, bytes: &[u8], plan: &FuzzPlan, driven: &mut Fu
     driven.slowest_ms = driven.slowest_ms.max(took.as_millis() as u64);
     driven.through += u64::from(came == Ok(InputOutcome::Accepted));
     if let Err(what) = came {
-        driven.failures.push(keep_failure(target, bytes, what, &plan.failures_dir)?);
+        driven.failures.push(save_failure(target, bytes, what, &plan.failures_dir)?);
     }
     Ok(())
 }
@@ -106,7 +106,7 @@ pub fn run_input(target: &FuzzTarget, bytes: &[u8], slowest: Duration) -> (FuzzR
     (came.and_then(|came| in_time.map(|()| came)), took)
 }
 
-fn keep_failure(target: &FuzzTarget, bytes: &[u8], what: String, dir: &Path) -> std::io::Result<FuzzFailure> {
+fn save_failure(target: &FuzzTarget, bytes: &[u8], what: String, dir: &Path) -> std::io::Result<FuzzFailure> {
     fs::create_dir_all(dir)?;
     let sum = Sha256::digest(bytes);
     let name = sum.iter().take(4).fold(0_u32, |name, byte| (name << 8) | u32::from(*byte));

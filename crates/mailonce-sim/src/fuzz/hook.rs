@@ -44,7 +44,7 @@ fn hook_secrets(kind: Kind) -> Option<HookSecrets> {
     let knock = || vec![SharedSecret::Bearer("a-token-that-no-input-knows".into())];
     match kind {
         Kind::Postmark | Kind::Brevo => HookSecrets::from_shared_secrets(kind, knock()).ok(),
-        Kind::Mailgun | Kind::Usesend | Kind::Nylas => {
+        Kind::Mailgun | Kind::UseSend | Kind::Nylas => {
             HookSecrets::from_keys(kind, &["a-key-that-no-input-knows"]).ok()
         }
         Kind::Resend | Kind::Standard => {

@@ -98,7 +98,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     in_memory("hook_sendgrid", |bytes| hook::read_webhook(Kind::Sendgrid, bytes), seeds::hooks),
     in_memory("hook_ses", |bytes| hook::read_webhook(Kind::Ses, bytes), seeds::hooks),
     in_memory("hook_resend", |bytes| hook::read_webhook(Kind::Resend, bytes), seeds::hooks),
-    in_memory("hook_usesend", |bytes| hook::read_webhook(Kind::Usesend, bytes), seeds::hooks),
+    in_memory("hook_usesend", |bytes| hook::read_webhook(Kind::UseSend, bytes), seeds::hooks),
     in_memory("hook_brevo", |bytes| hook::read_webhook(Kind::Brevo, bytes), seeds::hooks),
     over_socket("wire_smtp", next_hop_replies::run_smtp, seeds::smtp),
     over_socket("wire_resend", |bytes| next_hop_replies::run_http(Vendor::Resend, bytes), seeds::answers),

@@ -111,8 +111,8 @@ fn check_reply(reply: &TransportReply, may_accept: bool) -> Result<(), String> {
     )
 }
 
-async fn run_attempt(transport: &dyn Transport, parcel: FrozenEnvelope) -> TransportReply {
-    match transport.prepare(parcel).await {
+async fn run_attempt(transport: &dyn Transport, envelope: FrozenEnvelope) -> TransportReply {
+    match transport.prepare(envelope).await {
         Ok(ready) => ready.hand_over().await,
         Err(reply) => reply,
     }

@@ -289,7 +289,7 @@ mod tests {
     use super::{FileChange, FileChanges, PowerLoss, SECTOR, SeededRng, parse_journal, rebuild_file};
 
     #[test]
-    fn what_was_synced_is_there_whatever_chance_says() {
+    fn synced_bytes_survive_every_power_cut() {
         let bytes = vec![7; 3 * SECTOR];
         for seed in 0..200 {
             let changes = FileChanges {

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_weather_decides_what_passes() {
+    fn the_configured_fault_decides_what_passes() {
         let proxy = echo();
         assert_eq!(call(&proxy, "hello").as_deref(), Some("hello"));
         proxy.set_fault(NetworkFault::LoseReplies(1, b"COMMIT"));

@@ -73,7 +73,9 @@ impl ActionRunner {
             ModelAction::Mark(worker) => self.mark(&mut world, worker),
             ModelAction::MarkUnconfirmed(worker, durable) => self.mark_unconfirmed(&mut world, worker, durable),
             ModelAction::SendBytes(worker) => self.send_bytes(&mut world, worker),
-            ModelAction::HopReply(number, attempt, meaning) => self.hop_replies(&mut world, number, attempt, meaning),
+            ModelAction::HopReply(number, attempt, meaning) => {
+                self.apply_hop_reply(&mut world, number, attempt, meaning)
+            }
             ModelAction::LoseReply(worker) => lose_reply(&mut world, worker),
             ModelAction::RecordOutcome(worker, again) => self.record_outcome(&mut world, worker, again),
             ModelAction::Crash(worker) => world.workers[usize::from(worker)] = ModelWorker::Idle,
@@ -217,7 +219,7 @@ impl ActionRunner {
         }
     }
 
-    fn hop_replies(&self, world: &mut ModelState, number: u8, attempt: u8, meaning: ReplyMeaning) {
+    fn apply_hop_reply(&self, world: &mut ModelState, number: u8, attempt: u8, meaning: ReplyMeaning) {
         let truth = &mut world.truth[usize::from(number)];
         truth.undecided_attempts[usize::from(attempt - 1)] = None;
         if meaning == ReplyMeaning::Accepted {

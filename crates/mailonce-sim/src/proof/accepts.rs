@@ -3,7 +3,7 @@
 use super::history::{CallKind, CallOutcome, CallRecord, Email, ExpectedEmail};
 use crate::proof::history_index::{HistoryIndex, RecipientSet, recipient_set};
 use crate::proof::invariants::Rule;
-use crate::proof::violation::{StorySubject, Violation};
+use crate::proof::violation::{Violation, ViolationSubject};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The error code for a key that is bound to other content.
@@ -36,8 +36,10 @@ fn check_key_agreement(view: &HistoryIndex<'_>, key: (&str, &str), calls: &[&Cal
 
 /// Every acknowledged email exists and is the requested one, and no call was refused without a reason.
 fn check_acknowledged(view: &HistoryIndex<'_>, call: &CallRecord, found: &mut Vec<Violation>) {
-    let subject =
-        StorySubject { key: call.key.as_deref().map(|key| (call.team.as_str(), key)), ..StorySubject::default() };
+    let subject = ViolationSubject {
+        key: call.key.as_deref().map(|key| (call.team.as_str(), key)),
+        ..ViolationSubject::default()
+    };
     match &call.end {
         CallOutcome::Ok { ids, .. } => {
             for (index, id) in ids.iter().enumerate() {
@@ -46,7 +48,7 @@ fn check_acknowledged(view: &HistoryIndex<'_>, call: &CallRecord, found: &mut Ve
                         Rule::Lost,
                         id,
                         "it was acknowledged and is not there",
-                        &StorySubject::id(id),
+                        &ViolationSubject::id(id),
                     ));
                     continue;
                 };
@@ -84,7 +86,7 @@ fn check_every_email_requested(view: &HistoryIndex<'_>, found: &mut Vec<Violatio
     }
     for ((_, key, _), emails) in by_key.into_iter().filter(|(_, emails)| emails.len() > 1) {
         let ids: Vec<&str> = emails.iter().map(|email| email.id.as_str()).collect();
-        let subject = StorySubject { emails: ids.iter().copied().collect(), key: None };
+        let subject = ViolationSubject { emails: ids.iter().copied().collect(), key: None };
         found.push(view.violation(Rule::SharedKey, key, ids.join(" "), &subject));
     }
 }
@@ -104,7 +106,7 @@ fn check_email_count(view: &HistoryIndex<'_>, slot: &RecipientSet<'_>, emails: &
         let ids: Vec<&str> = emails.iter().map(|email| email.id.as_str()).collect();
         let why = format!("{} emails for {sends} wishes and {resends} resends: {}", ids.len(), ids.join(" "));
         let key = keys.first().map(|key| (slot.0, *key));
-        let subject = StorySubject { emails: ids.iter().copied().collect(), key };
+        let subject = ViolationSubject { emails: ids.iter().copied().collect(), key };
         let people: Vec<&str> = slot.1.iter().copied().collect();
         found.push(view.violation(Rule::Duplicated, &people.join("+"), why, &subject));
     }

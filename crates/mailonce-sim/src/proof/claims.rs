@@ -3,7 +3,7 @@
 use crate::proof::claim_history::{ClaimCall, ClaimCallKind, ClaimEffect, ClaimReply, ClaimRow};
 use crate::proof::history_index::HistoryIndex;
 use crate::proof::invariants::Rule;
-use crate::proof::violation::{StorySubject, Violation};
+use crate::proof::violation::{Violation, ViolationSubject};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long after the end of its lease the policy `retry` frees a claim, in milliseconds.
@@ -11,9 +11,9 @@ const POLICY_PAUSE_MS: i64 = 10 * 60_000;
 /// The fault that makes times incomparable.
 const CLOCK_JUMP: &str = "clock-jump";
 
-/// Everything about one key.
+/// The calls, side effects and final row of one claim key.
 #[derive(Default)]
-struct OneKey<'a> {
+struct KeyHistory<'a> {
     calls: Vec<&'a ClaimCall>,
     effects: Vec<&'a ClaimEffect>,
     row: Option<&'a ClaimRow>,
@@ -21,7 +21,7 @@ struct OneKey<'a> {
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let history = &view.history.claims;
-    let mut keys: BTreeMap<(&str, &str), OneKey<'_>> = BTreeMap::new();
+    let mut keys: BTreeMap<(&str, &str), KeyHistory<'_>> = BTreeMap::new();
     for call in &history.calls {
         keys.entry((&call.team, &call.key)).or_default().calls.push(call);
     }
@@ -44,16 +44,17 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
             one.check_end(&mut broken);
         }
         one.check_events(view, &mut broken);
-        let subject = StorySubject::key(team, key);
+        let subject = ViolationSubject::key(team, key);
         found.extend(broken.into_iter().map(|(rule, why)| view.violation(rule, key, why, &subject)));
     }
 }
 
-type Broken = Vec<(Rule, String)>;
+/// The broken rules, each with an explanation.
+type BrokenRules = Vec<(Rule, String)>;
 
 impl ClaimCall {
-    /// Whether it may have freed the claim although a worker had begun.
-    fn may_free(&self) -> bool {
+    /// Whether this call may have freed the claim after a worker had begun.
+    fn may_have_freed_claim(&self) -> bool {
         let asks = match &self.kind {
             ClaimCallKind::Fail { retryable, .. } => *retryable,
             ClaimCallKind::Resolve(choice) => choice == "retry",
@@ -75,7 +76,7 @@ impl ClaimCall {
     }
 }
 
-impl OneKey<'_> {
+impl KeyHistory<'_> {
     /// Whether any worker asked for the policy `retry`.
     fn may_retry_by_policy(&self) -> bool {
         let retries =
@@ -90,11 +91,11 @@ impl OneKey<'_> {
             ClaimCallKind::Fail { fence, .. } => self.effects.iter().any(|effect| effect.fence == fence),
             _ => true,
         };
-        self.calls.iter().filter(|call| call.may_free() && call.at < at && permits(call)).count()
+        self.calls.iter().filter(|call| call.may_have_freed_claim() && call.at < at && permits(call)).count()
     }
 
     /// Each further beginning needs a permission of its own: a retryable failure, a person's decision, or the policy.
-    fn check_effects(&self, broken: &mut Broken) {
+    fn check_effects(&self, broken: &mut BrokenRules) {
         let by_policy = usize::from(self.may_retry_by_policy());
         for (before, effect) in self.effects.iter().enumerate() {
             let allowed = 1 + by_policy + self.permissions_before(effect.at);
@@ -107,7 +108,7 @@ impl OneKey<'_> {
 
     /// A lease belongs to one worker, has a new fence, and follows the policy's pause and flag if nobody else freed the
     /// claim.
-    fn check_grants(&self, view: &HistoryIndex<'_>, broken: &mut Broken) {
+    fn check_grants(&self, view: &HistoryIndex<'_>, broken: &mut BrokenRules) {
         let times_count = !view.history.faults.iter().any(|fault| fault.kind == CLOCK_JUMP);
         let mut owners: BTreeMap<u64, &str> = BTreeMap::new();
         for call in &self.calls {
@@ -144,11 +145,12 @@ impl OneKey<'_> {
     }
 
     /// After a final failure only a person lets somebody try again.
-    fn check_failures(&self, broken: &mut Broken) {
+    fn check_failures(&self, broken: &mut BrokenRules) {
         let is_final = |call: &ClaimCall| {
             matches!(call.kind, ClaimCallKind::Fail { retryable: false, .. }) && call.reply == ClaimReply::Recorded
         };
-        let by_person = |call: &ClaimCall| matches!(call.kind, ClaimCallKind::Resolve(_)) && call.may_free();
+        let by_person =
+            |call: &ClaimCall| matches!(call.kind, ClaimCallKind::Resolve(_)) && call.may_have_freed_claim();
         for grant in self.calls.iter().filter(|call| call.grant().is_some()) {
             let failed = self.calls.iter().find(|call| is_final(call) && call.ended_before(grant.at));
             let allowed = self.calls.iter().any(|call| by_person(call) && Some(call.at) < grant.ended);
@@ -160,7 +162,7 @@ impl OneKey<'_> {
     }
 
     /// A command under an old fence is refused.
-    fn check_commands(&self, broken: &mut Broken) {
+    fn check_commands(&self, broken: &mut BrokenRules) {
         for call in self.calls.iter().filter(|call| call.reply == ClaimReply::Recorded) {
             let (fence, continues) = match call.kind {
                 ClaimCallKind::Begin(fence) | ClaimCallKind::Renew { fence, .. } => (fence, true),
@@ -190,7 +192,7 @@ impl OneKey<'_> {
     }
 
     /// A completion is recorded whenever it comes.
-    fn check_facts(&self, broken: &mut Broken) {
+    fn check_facts(&self, broken: &mut BrokenRules) {
         for call in &self.calls {
             let is_fact = matches!(call.kind, ClaimCallKind::Complete(..) | ClaimCallKind::Found(_));
             if let (true, ClaimReply::Refused(code)) = (is_fact, &call.reply) {
@@ -205,7 +207,7 @@ impl OneKey<'_> {
     }
 
     /// Every caller gets the same result, and a worker reported it.
-    fn check_results(&self, broken: &mut Broken) {
+    fn check_results(&self, broken: &mut BrokenRules) {
         let mut reported: BTreeSet<&str> = BTreeSet::new();
         for call in &self.calls {
             if let ClaimCallKind::Complete(_, result) | ClaimCallKind::Found(result) = &call.kind {
@@ -223,7 +225,7 @@ impl OneKey<'_> {
     }
 
     /// Only calls with the fingerprint of the claim get it or its result.
-    fn check_fingerprints(&self, broken: &mut Broken) {
+    fn check_fingerprints(&self, broken: &mut BrokenRules) {
         let Some(row) = self.row.filter(|row| !row.fingerprint.is_empty()) else { return };
         for call in &self.calls {
             let ClaimCallKind::Acquire { fingerprint, .. } = &call.kind else { continue };
@@ -237,7 +239,7 @@ impl OneKey<'_> {
     }
 
     /// After all faults ended no worker has the claim, and a person is asked about what nobody knows.
-    fn check_end(&self, broken: &mut Broken) {
+    fn check_end(&self, broken: &mut BrokenRules) {
         let Some(row) = self.row else {
             if self.calls.iter().any(|call| call.grant().is_some()) {
                 broken.push((Rule::CompletionLost, "there is no such claim".into()));
@@ -253,7 +255,7 @@ impl OneKey<'_> {
     }
 
     /// Each change has one event, each beginning has one, and the last event names the state.
-    fn check_events(&self, view: &HistoryIndex<'_>, broken: &mut Broken) {
+    fn check_events(&self, view: &HistoryIndex<'_>, broken: &mut BrokenRules) {
         let Some(row) = self.row.filter(|_| !view.history.events.is_empty()) else { return };
         let events: Vec<_> = view.history.events.iter().filter(|event| event.about == row.id).collect();
         if !events.is_sorted_by(|a, b| a.rev < b.rev) {

@@ -7,7 +7,7 @@
 use crate::proof::conversation_history::{ConversationChange, ConversationCommit, ReplyLimits, ReplyRecord};
 use crate::proof::history_index::HistoryIndex;
 use crate::proof::invariants::Rule;
-use crate::proof::violation::{StorySubject, Violation};
+use crate::proof::violation::{Violation, ViolationSubject};
 use std::collections::BTreeMap;
 
 const DAY_MS: i64 = 86_400_000;
@@ -108,7 +108,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
     }
 
     pub(super) fn add_violation(&mut self, rule: Rule, about: &str, why: impl Into<String>) {
-        self.violations.push(self.view.violation(rule, about, why, &StorySubject::id(about)));
+        self.violations.push(self.view.violation(rule, about, why, &ViolationSubject::id(about)));
     }
 
     /// Applies the transitions before this position.

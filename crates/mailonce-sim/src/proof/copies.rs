@@ -3,7 +3,7 @@
 use super::history::{Email, Evidence, Handoff, HopArrival};
 use crate::proof::history_index::HistoryIndex;
 use crate::proof::invariants::Rule;
-use crate::proof::violation::{StorySubject, Violation};
+use crate::proof::violation::{Violation, ViolationSubject};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
@@ -19,7 +19,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     check_intent_recipients(view, found);
     for arrival in view.history.arrivals.iter().filter(|arrival| arrival.taken) {
         if !view.emails_by_id.contains_key(arrival.email.as_str()) {
-            let subject = StorySubject::id(&arrival.email);
+            let subject = ViolationSubject::id(&arrival.email);
             found.push(view.violation(Rule::Stray, &arrival.email, "a mail of no email was taken", &subject));
         }
     }
@@ -98,7 +98,7 @@ fn check_intent_recipients(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) 
                 view.calls_by_key.contains_key(&key) && view.max_binds(key) == 1
             };
             if let Some(other) = other.filter(|other| remembered(other) && remembered(email)) {
-                let subject = StorySubject { emails: BTreeSet::from([&*other.id, &*email.id]), key: None };
+                let subject = ViolationSubject { emails: BTreeSet::from([&*other.id, &*email.id]), key: None };
                 let why = format!("{} and {} went to {to}", other.id, email.id);
                 found.push(view.violation(Rule::Overlapped, &email.intent, why, &subject));
             }
@@ -137,7 +137,7 @@ fn check_downstream_keys(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
         let Some(key) = &arrival.key else { continue };
         let owner = *owners.entry((&arrival.transport, key)).or_insert(arrival);
         if (&owner.email, &owner.to) != (&arrival.email, &arrival.to) {
-            let subject = StorySubject { emails: BTreeSet::from([&*owner.email, &*arrival.email]), key: None };
+            let subject = ViolationSubject { emails: BTreeSet::from([&*owner.email, &*arrival.email]), key: None };
             let why = format!("{} and {} went under one key", owner.email, arrival.email);
             found.push(view.violation(Rule::OtherKey, key, why, &subject));
         }

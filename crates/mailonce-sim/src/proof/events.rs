@@ -3,7 +3,7 @@
 use super::history::{Email, Event, HandoffTransition};
 use crate::proof::history_index::HistoryIndex;
 use crate::proof::invariants::Rule;
-use crate::proof::violation::{StorySubject, Violation};
+use crate::proof::violation::{Violation, ViolationSubject};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
@@ -23,7 +23,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
         }
     }
     for id in view.event_subjects().filter(|id| !view.emails_by_id.contains_key(id)) {
-        found.push(view.violation(Rule::Ghost, id, "events about nothing", &StorySubject::id(id)));
+        found.push(view.violation(Rule::Ghost, id, "events about nothing", &ViolationSubject::id(id)));
     }
 }
 
@@ -33,7 +33,7 @@ fn check_sequence(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     for event in &view.history.events {
         let last = last.entry(event.team.as_str()).or_insert(0);
         *last += 1;
-        let subject = StorySubject::id(&event.about);
+        let subject = ViolationSubject::id(&event.about);
         if event.seq != *last {
             let why = format!("{} stands where {last} must stand", event.seq);
             found.push(view.violation(Rule::Gap, &event.team, why, &subject));

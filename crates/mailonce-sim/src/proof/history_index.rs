@@ -2,7 +2,7 @@
 
 use super::history::{CallKind, CallOutcome, CallRecord, Email, Event, FaultRecord, History, HopArrival};
 use crate::proof::invariants::Rule;
-use crate::proof::violation::{StorySubject, Violation, lines_about};
+use crate::proof::violation::{Violation, ViolationSubject, lines_about};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long after a stall recorded times may still lag, in microseconds.
@@ -136,12 +136,12 @@ impl<'a> HistoryIndex<'a> {
 
     /// A violation about an email.
     pub(super) fn email_violation(&self, rule: Rule, email: &Email, found: impl Into<String>) -> Violation {
-        self.violation(rule, &email.id, found, &StorySubject::email(email))
+        self.violation(rule, &email.id, found, &ViolationSubject::email(email))
     }
 
     /// A violation about a team's key.
     pub(super) fn key_violation(&self, rule: Rule, (team, key): (&str, &str), found: impl Into<String>) -> Violation {
-        self.violation(rule, key, found, &StorySubject::key(team, key))
+        self.violation(rule, key, found, &ViolationSubject::key(team, key))
     }
 
     /// A violation about any subject.
@@ -150,7 +150,7 @@ impl<'a> HistoryIndex<'a> {
         rule: Rule,
         about: &str,
         found: impl Into<String>,
-        subject: &StorySubject<'_>,
+        subject: &ViolationSubject<'_>,
     ) -> Violation {
         Violation { rule, about: about.to_owned(), found: found.into(), story: lines_about(self.history, subject) }
     }

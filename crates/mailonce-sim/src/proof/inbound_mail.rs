@@ -3,7 +3,7 @@
 use crate::proof::history_index::HistoryIndex;
 use crate::proof::inbound_history::{Artifact, ConsumeTry, ConsumedCode, DeliveryTry, Message, ShownDelivery};
 use crate::proof::invariants::Rule;
-use crate::proof::violation::{StorySubject, Violation};
+use crate::proof::violation::{Violation, ViolationSubject};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Equal codes of a sender within this many milliseconds are one artifact.
@@ -27,7 +27,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
     for (mail_key, strangers) in messages.iter().filter(|(mail_key, _)| !mails.contains_key(*mail_key)) {
         let why = format!("{} messages in {} that no sender delivered", strangers.len(), mail_key.0);
-        found.push(view.violation(Rule::MailUnasked, mail_key.1, why, &StorySubject::id(mail_key.1)));
+        found.push(view.violation(Rule::MailUnasked, mail_key.1, why, &ViolationSubject::id(mail_key.1)));
     }
     check_codes(view, &mails, &messages, found);
     check_consumes(view, found);
@@ -45,7 +45,7 @@ fn check_messages(
     found: &mut Vec<Violation>,
 ) {
     let acknowledged = tries.iter().filter(|delivery_try| delivery_try.acknowledged).count();
-    let subject = StorySubject::id(name);
+    let subject = ViolationSubject::id(name);
     if there.len() > 1 {
         found.push(view.violation(Rule::MailTwice, name, format!("{} messages in {inbox}", there.len()), &subject));
     }
@@ -104,7 +104,7 @@ fn check_codes(
         let twin = |n: usize| own[..n].iter().find(|earlier| same(earlier, own[n])).map(|earlier| (earlier, own[n]));
         if let Some((first, second)) = (0..own.len()).find_map(twin) {
             let why = format!("{} and {} hold one code of {}", first.id, second.id, mail_key.1);
-            found.push(view.violation(Rule::CodeTwice, mail_key.1, why, &StorySubject::id(&second.id)));
+            found.push(view.violation(Rule::CodeTwice, mail_key.1, why, &ViolationSubject::id(&second.id)));
         }
     }
     for (mail_key, tries) in mails.iter().filter(|(mail_key, _)| messages.contains_key(*mail_key)) {
@@ -113,7 +113,7 @@ fn check_codes(
         // A value that the test may not see counts as right.
         if !own.iter().any(|artifact| artifact.value.is_empty() || artifact.value == first.code) {
             let why = format!("no artifact holds {} in {}", first.code, mail_key.0);
-            found.push(view.violation(Rule::CodeLost, mail_key.1, why, &StorySubject::id(mail_key.1)));
+            found.push(view.violation(Rule::CodeLost, mail_key.1, why, &ViolationSubject::id(mail_key.1)));
         }
     }
 }
@@ -129,22 +129,27 @@ fn check_consumes(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
             |delivery_try: &&DeliveryTry| delivery_try.inbox == take.inbox && delivery_try.sender == take.sender;
         if !inbound.delivery_tries.iter().filter(theirs).any(|delivery_try| delivery_try.code == *value) {
             let why = format!("{} was given {value}, which {} never wrote", take.purpose, take.sender);
-            found.push(view.violation(Rule::WrongCode, artifact, why, &StorySubject::id(artifact)));
+            found.push(view.violation(Rule::WrongCode, artifact, why, &ViolationSubject::id(artifact)));
         }
         let shown = inbound.artifacts.iter().find(|shown| shown.id == *artifact);
         let holder = shown.and_then(|shown| shown.consumed_for.as_deref());
         if holder != Some(&take.purpose) {
             let why = format!("{} was given it, and it stands as taken for {holder:?}", take.purpose);
-            found.push(view.violation(Rule::ConsumptionLost, artifact, why, &StorySubject::id(artifact)));
+            found.push(view.violation(Rule::ConsumptionLost, artifact, why, &ViolationSubject::id(artifact)));
         }
     }
     for (artifact, purposes) in consumers.iter().filter(|(_, purposes)| purposes.len() > 1) {
-        found.push(view.violation(Rule::TwoConsumers, artifact, format!("{purposes:?}"), &StorySubject::id(artifact)));
+        found.push(view.violation(
+            Rule::TwoConsumers,
+            artifact,
+            format!("{purposes:?}"),
+            &ViolationSubject::id(artifact),
+        ));
     }
     let known = ["", "already_consumed", "not_found", "unavailable"];
     for take in inbound.consume_tries.iter().filter(|take| !known.contains(&take.refused.as_str())) {
         let why = format!("{} was refused: {}", take.purpose, take.refused);
-        found.push(view.violation(Rule::ConsumptionLost, &take.sender, why, &StorySubject::default()));
+        found.push(view.violation(Rule::ConsumptionLost, &take.sender, why, &ViolationSubject::default()));
     }
 }
 
@@ -157,7 +162,7 @@ fn check_inbox_sequence(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     for (inbox, mut seqs) in numbers {
         seqs.sort_unstable();
         if !(1..).zip(&seqs).all(|(expected, seq)| expected == *seq) {
-            found.push(view.violation(Rule::InboxGap, inbox, format!("{seqs:?}"), &StorySubject::default()));
+            found.push(view.violation(Rule::InboxGap, inbox, format!("{seqs:?}"), &ViolationSubject::default()));
         }
     }
 }
@@ -170,7 +175,7 @@ fn check_all_read(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
             Rule::Unread,
             &delivery.id,
             format!("it is {}", delivery.state),
-            &StorySubject::id(&delivery.id),
+            &ViolationSubject::id(&delivery.id),
         ));
     }
 }
@@ -196,14 +201,19 @@ fn check_inbound_events(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
         wanted.insert((kind, id.as_str()));
         let count = event_counts.get(&(kind, id.as_str())).copied().unwrap_or(0);
         if count != 1 {
-            found.push(view.violation(Rule::InboundEvents, id, format!("{count} times {kind}"), &StorySubject::id(id)));
+            found.push(view.violation(
+                Rule::InboundEvents,
+                id,
+                format!("{count} times {kind}"),
+                &ViolationSubject::id(id),
+            ));
         }
     }
     let kinds = ["message.received", "artifact.found", "artifact.consumed", "delivery.duplicate"];
     for ((kind, id), _) in
         event_counts.iter().filter(|(mail_key, _)| kinds.contains(&mail_key.0) && !wanted.contains(*mail_key))
     {
-        found.push(view.violation(Rule::InboundEvents, id, format!("{kind} about nothing"), &StorySubject::id(id)));
+        found.push(view.violation(Rule::InboundEvents, id, format!("{kind} about nothing"), &ViolationSubject::id(id)));
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
         }
         if let Some(email) = call.about.as_deref().and_then(|id| view.emails_by_id.get(id))
             && email.team != call.team
-            && !reveals_nothing(call)
+            && !is_not_found_or_unanswered(call)
         {
             let why = format!("{} called about an email of {} and did not get not_found", call.team, email.team);
             found.push(view.email_violation(Rule::Crossed, email, why));
@@ -29,7 +29,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether a call got `not_found`, or no reply.
-fn reveals_nothing(call: &CallRecord) -> bool {
+/// Whether a call got `not_found` or no reply, so that it revealed nothing.
+fn is_not_found_or_unanswered(call: &CallRecord) -> bool {
     matches!(call.end, CallOutcome::Info | CallOutcome::Fail { status: 404 | 503, .. })
 }

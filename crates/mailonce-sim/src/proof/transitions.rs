@@ -5,7 +5,7 @@
 use super::history::{Email, HandoffTransition};
 use crate::proof::history_index::HistoryIndex;
 use crate::proof::invariants::Rule;
-use crate::proof::violation::{StorySubject, Violation};
+use crate::proof::violation::{Violation, ViolationSubject};
 use std::collections::BTreeMap;
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
@@ -13,7 +13,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     for step in &view.history.moves {
         let before = last.insert((&step.email, step.handoff), step);
         let stood = before.map_or("", |before| before.to.as_str());
-        let subject = StorySubject::id(&step.email);
+        let subject = ViolationSubject::id(&step.email);
         if step.from != stood || !is_legal_transition(&step.from, &step.to) {
             let why = format!("handoff {}: {} -> {}, it stood at {stood}", step.handoff, step.from, step.to);
             found.push(view.violation(Rule::IllegalMove, &step.email, why, &subject));
@@ -32,7 +32,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     for call in view.history.calls.iter().filter(|call| call.must_fail && call.acknowledged_ids().is_some()) {
         let about = call.about.as_deref().or(call.key.as_deref()).unwrap_or("no key");
         let key = call.key.as_deref().map(|key| (call.team.as_str(), key));
-        let subject = StorySubject { emails: call.about.iter().map(String::as_str).collect(), key };
+        let subject = ViolationSubject { emails: call.about.iter().map(String::as_str).collect(), key };
         found.push(view.violation(Rule::Unearned, about, format!("{:?} had to be refused", call.verb), &subject));
     }
 }
@@ -44,11 +44,11 @@ fn check_clocks(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
         let before = last.insert(&reading.process, reading.time).unwrap_or(i64::MIN);
         if reading.time < before {
             let why = format!("{} after {before}", reading.time);
-            found.push(view.violation(Rule::TimeBack, &reading.process, why, &StorySubject::default()));
+            found.push(view.violation(Rule::TimeBack, &reading.process, why, &ViolationSubject::default()));
         }
     }
     for arrival in view.history.arrivals.iter().filter(|arrival| arrival.early) {
-        let subject = StorySubject::id(&arrival.email);
+        let subject = ViolationSubject::id(&arrival.email);
         found.push(view.violation(Rule::Early, &arrival.email, "it left before its time", &subject));
     }
 }

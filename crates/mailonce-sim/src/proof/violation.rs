@@ -32,12 +32,12 @@ impl fmt::Display for Violation {
 
 /// The subject of a violation: emails by id, and a team's keys.
 #[derive(Debug, Default)]
-pub(super) struct StorySubject<'a> {
+pub(super) struct ViolationSubject<'a> {
     pub(super) emails: BTreeSet<&'a str>,
     pub(super) key: Option<(&'a str, &'a str)>,
 }
 
-impl<'a> StorySubject<'a> {
+impl<'a> ViolationSubject<'a> {
     pub(super) fn email(email: &'a Email) -> Self {
         let key = Some((email.team.as_str(), email.key.as_str())).filter(|(_, key)| !key.is_empty());
         Self { emails: BTreeSet::from([email.id.as_str()]), key }
@@ -60,7 +60,7 @@ impl<'a> StorySubject<'a> {
 }
 
 /// The lines of a history about a subject, in order.
-pub(super) fn lines_about(history: &History, subject: &StorySubject<'_>) -> Vec<String> {
+pub(super) fn lines_about(history: &History, subject: &ViolationSubject<'_>) -> Vec<String> {
     let has = |id: &str| subject.emails.contains(id);
     let mut lines: Vec<(u64, String)> = Vec::new();
     for call in history.calls.iter().filter(|call| subject.is_about_call(call)) {

@@ -3,7 +3,7 @@
 use super::history::ReceivedWebhook;
 use crate::proof::history_index::HistoryIndex;
 use crate::proof::invariants::Rule;
-use crate::proof::violation::{StorySubject, Violation};
+use crate::proof::violation::{Violation, ViolationSubject};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
@@ -29,11 +29,16 @@ fn check_all_delivered(
     let event_ids: BTreeSet<&str> = received.iter().map(|one| one.event.as_str()).collect();
     if view.history.healed {
         for (event, about) in owed.iter().filter(|(event, _)| !event_ids.contains(*event)) {
-            found.push(view.violation(Rule::NoticeLost, event, "the endpoint never got it", &StorySubject::id(about)));
+            found.push(view.violation(
+                Rule::NoticeLost,
+                event,
+                "the endpoint never got it",
+                &ViolationSubject::id(about),
+            ));
         }
     }
     for one in received {
-        let subject = StorySubject::id(&one.about);
+        let subject = ViolationSubject::id(&one.about);
         if !owed.contains_key(one.event.as_str()) {
             found.push(view.violation(Rule::NoticeForged, &one.event, "no such event", &subject));
         }
@@ -53,7 +58,7 @@ fn check_notice_ids(view: &HistoryIndex<'_>, received: &[&ReceivedWebhook], foun
                 Rule::NoticeRenamed,
                 event,
                 format!("under {id}"),
-                &StorySubject::id(&one.about),
+                &ViolationSubject::id(&one.about),
             ));
         }
     }
@@ -66,7 +71,7 @@ fn check_subject_order(view: &HistoryIndex<'_>, received: &[&ReceivedWebhook], f
         let before = last.insert(one.about.as_str(), one.seq).unwrap_or(0);
         if before >= one.seq {
             let why = format!("{} came first after {before} of the same subject", one.seq);
-            found.push(view.violation(Rule::NoticeOrder, &one.event, why, &StorySubject::id(&one.about)));
+            found.push(view.violation(Rule::NoticeOrder, &one.event, why, &ViolationSubject::id(&one.about)));
         }
     }
 }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_is_told() {
+    fn a_violation_is_on_the_page() {
         let mut summaries = summaries();
         summaries.get_mut("kills").expect("kills").violations.push("a second mail".into());
         let page = render_page("{{kills.facts}}", &summaries).expect("a page");

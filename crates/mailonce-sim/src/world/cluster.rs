@@ -173,7 +173,7 @@ impl SimulatedCluster {
                 let jump = (self.shared.pick(&hours) * 3_600_000.0) as i64;
                 self.shared.record_fault(FaultKind::ClockJump, Vec::new());
                 self.shared.trace(|| format!("the clock of node {node} jumps by {jump} ms"));
-                self.nodes[node].skew.jump(jump);
+                self.nodes[node].skew.shift(jump);
             }
             if self.shared.plan.has_fault(FaultKind::ClockJump) && self.shared.below(8) == 0 {
                 // An operator corrects the clock and confirms it.
@@ -194,7 +194,7 @@ impl SimulatedCluster {
     }
 
     /// Ends all faults: every node runs, and every clock is right.
-    pub(super) async fn heal_all(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn end_all_faults(&mut self) -> Result<(), StoreError> {
         self.shared.stop_faults();
         for node in 0..self.nodes.len() {
             self.nodes[node].skew.reset();

@@ -87,37 +87,37 @@ impl SimulatedHop {
     }
 
     /// Handles a complete request: it becomes a mail unless its key is remembered.
-    pub(super) fn process_request(&self, parcel: &FrozenEnvelope, account: &str) -> HopDecision {
-        self.process_request_at(parcel, account, self.shared.now())
+    pub(super) fn process_request(&self, envelope: &FrozenEnvelope, account: &str) -> HopDecision {
+        self.process_request_at(envelope, account, self.shared.now())
     }
 
-    fn process_request_at(&self, parcel: &FrozenEnvelope, account: &str, now: i64) -> HopDecision {
-        let bytes = hash(&parcel.bytes);
-        let verdict = self.check_key(parcel, account, bytes, now);
-        self.record_arrival(parcel, verdict == HopDecision::Accepted);
+    fn process_request_at(&self, envelope: &FrozenEnvelope, account: &str, now: i64) -> HopDecision {
+        let bytes = hash(&envelope.bytes);
+        let verdict = self.check_key(envelope, account, bytes, now);
+        self.record_arrival(envelope, verdict == HopDecision::Accepted);
         if verdict == HopDecision::Accepted {
             let mut memory = self.lock();
-            memory.mails.push((parcel.email, parcel.handoff, now));
+            memory.mails.push((envelope.email, envelope.handoff, now));
             if matches!(self.class, HopProfile::Keyed(_)) {
                 memory.keys.insert(
-                    (account.to_owned(), parcel.key.to_string()),
+                    (account.to_owned(), envelope.key.to_string()),
                     RememberedKey { since: now, bytes_hash: bytes },
                 );
             }
             drop(memory);
-            self.plan_reports(parcel, now);
+            self.plan_reports(envelope, now);
         }
         verdict
     }
 
-    fn check_key(&self, parcel: &FrozenEnvelope, account: &str, bytes: u64, now: i64) -> HopDecision {
+    fn check_key(&self, envelope: &FrozenEnvelope, account: &str, bytes: u64, now: i64) -> HopDecision {
         let HopProfile::Keyed(window) = self.class else { return HopDecision::Accepted };
         let memory = self.lock();
-        let busy = |late: &DelayedRequest| late.account == account && late.envelope.key == parcel.key;
+        let busy = |late: &DelayedRequest| late.account == account && late.envelope.key == envelope.key;
         if memory.delayed.iter().any(busy) {
             return HopDecision::Busy;
         }
-        let known = memory.keys.get(&(account.to_owned(), parcel.key.to_string()));
+        let known = memory.keys.get(&(account.to_owned(), envelope.key.to_string()));
         match known.filter(|known| now - known.since < window) {
             None => HopDecision::Accepted,
             Some(known) if known.bytes_hash == bytes => HopDecision::Repeat,
@@ -136,24 +136,24 @@ impl SimulatedHop {
     }
 
     /// Records a request that arrived.
-    pub(super) fn record_arrival(&self, parcel: &FrozenEnvelope, taken: bool) {
+    pub(super) fn record_arrival(&self, envelope: &FrozenEnvelope, taken: bool) {
         self.shared.record_arrival(HopArrival {
             at: 0,
             transport: self.name.clone(),
-            email: parcel.email.to_string(),
-            handoff: Some(parcel.handoff),
-            message_id: message_id(&parcel.bytes),
-            key: matches!(self.class, HopProfile::Keyed(_)).then(|| parcel.key.to_string()),
-            bytes: hash(&parcel.bytes),
-            to: parcel.recipients.clone(),
+            email: envelope.email.to_string(),
+            handoff: Some(envelope.handoff),
+            message_id: message_id(&envelope.bytes),
+            key: matches!(self.class, HopProfile::Keyed(_)).then(|| envelope.key.to_string()),
+            bytes: hash(&envelope.bytes),
+            to: envelope.recipients.clone(),
             taken,
-            early: self.shared.is_early(parcel.email),
+            early: self.shared.is_early(envelope.email),
             is_known_accepted: false,
         });
     }
 
     /// Accepts a request later although its connection is gone.
-    pub(super) fn accept_later(&self, parcel: FrozenEnvelope, account: &str) {
+    pub(super) fn accept_later(&self, envelope: FrozenEnvelope, account: &str) {
         // The delay stays below a window's margin. A request that a provider accepts after it forgot the key is outside
         // of every invariant.
         let longest = match self.class {
@@ -161,7 +161,7 @@ impl SimulatedHop {
             _ => i64::MAX,
         };
         let due = self.shared.now() + self.shared.pick(&[500, 5_000, 60_000, 11 * 60_000]).min(longest);
-        self.lock().delayed.push(DelayedRequest { due, envelope: parcel, account: account.to_owned() });
+        self.lock().delayed.push(DelayedRequest { due, envelope, account: account.to_owned() });
     }
 
     /// Accepts delayed requests that are due; all of them at the end.
@@ -188,7 +188,7 @@ impl SimulatedHop {
     }
 
     /// Plans the events about a mail: each some times, in any order.
-    fn plan_reports(&self, parcel: &FrozenEnvelope, now: i64) {
+    fn plan_reports(&self, envelope: &FrozenEnvelope, now: i64) {
         if !self.shared.plan.has_fault(FaultKind::Reports) {
             return;
         }
@@ -198,9 +198,9 @@ impl SimulatedHop {
             EvidenceFinding::Complained,
             EvidenceFinding::Accepted,
         ]);
-        self.shared.record_fault(FaultKind::Reports, vec![parcel.email.to_string()]);
+        self.shared.record_fault(FaultKind::Reports, vec![envelope.email.to_string()]);
         // Every other mail is reported as delayed first, which also proves that the provider has it.
-        let first = if parcel.email.0.as_u128().is_multiple_of(2) {
+        let first = if envelope.email.0.as_u128().is_multiple_of(2) {
             EvidenceFinding::Delayed
         } else {
             EvidenceFinding::Accepted
@@ -208,8 +208,8 @@ impl SimulatedHop {
         for (n, says) in [first, EvidenceFinding::Delivered, last].into_iter().enumerate() {
             for _ in 0..self.shared.below(3) {
                 let due = now + self.shared.pick(&[0, 1_000, 30_000, 600_000]);
-                let once = format!("{}-{}-{n}", parcel.email, parcel.handoff);
-                let (team, email, handoff) = (parcel.team, parcel.email, parcel.handoff);
+                let once = format!("{}-{}-{n}", envelope.email, envelope.handoff);
+                let (team, email, handoff) = (envelope.team, envelope.email, envelope.handoff);
                 self.lock().reports.push(ProviderReport { due, team, email, handoff, fact: says, event_id: once });
             }
         }

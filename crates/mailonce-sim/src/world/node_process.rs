@@ -1,7 +1,7 @@
 //! One process of a node: running, paused or dead. All calls of the engine to the world go through it.
 
 use super::plan::FaultKind;
-use crate::harness::rng::SeededRng as Dice;
+use crate::harness::rng::SeededRng;
 use crate::world::world_state::WorldState;
 use mailonce_core::id::NodeId;
 use mailonce_core::ports::{Clock, Entropy};
@@ -28,7 +28,7 @@ pub(super) struct NodeProcess {
     state_changed: Notify,
     /// The offset of its wall clock, now and when it was last recorded.
     skew: Arc<ClockSkew>,
-    rng: Mutex<Dice>,
+    rng: Mutex<SeededRng>,
     /// Emails and recipients that it knows to be accepted.
     known_accepted: Mutex<Vec<(String, Vec<String>)>>,
     /// The lease identities that it used.
@@ -37,7 +37,7 @@ pub(super) struct NodeProcess {
 
 impl NodeProcess {
     pub(super) fn new(shared: &Arc<WorldState>, node: usize, life: u64, skew: Arc<ClockSkew>) -> Arc<Self> {
-        let dice = Dice::derive(shared.plan.seed, &[2, node as u64, life]);
+        let rng = SeededRng::derive(shared.plan.seed, &[2, node as u64, life]);
         Arc::new(Self {
             shared: Arc::clone(shared),
             name: format!("n{node}.{life}"),
@@ -45,7 +45,7 @@ impl NodeProcess {
             is_paused: AtomicBool::new(false),
             state_changed: Notify::new(),
             skew,
-            rng: Mutex::new(dice),
+            rng: Mutex::new(rng),
             known_accepted: Mutex::default(),
             node_ids: Mutex::default(),
         })
@@ -138,8 +138,8 @@ pub(super) struct ClockSkew {
 }
 
 impl ClockSkew {
-    /// Sets the clock.
-    pub(super) fn jump(&self, by: i64) {
+    /// Moves the clock by some milliseconds.
+    pub(super) fn shift(&self, by: i64) {
         self.now.fetch_add(by, Ordering::Relaxed);
     }
 
@@ -180,9 +180,9 @@ pub(super) struct SimulatedEntropy(pub(super) Arc<NodeProcess>);
 
 impl Entropy for SimulatedEntropy {
     fn fill(&self, bytes: &mut [u8]) {
-        let mut dice = self.0.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rng = self.0.rng.lock().unwrap_or_else(PoisonError::into_inner);
         for piece in bytes.chunks_mut(8) {
-            piece.copy_from_slice(&dice.next().to_be_bytes()[..piece.len()]);
+            piece.copy_from_slice(&rng.next().to_be_bytes()[..piece.len()]);
         }
     }
 }

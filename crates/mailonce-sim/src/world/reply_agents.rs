@@ -182,7 +182,7 @@ impl ReplyAgent {
             0..=3 => {
                 self.reply(id, text).await;
                 if self.below(2) == 0 {
-                    self.settle_message(id, &token, Acknowledgement::Ack).await;
+                    self.acknowledge_ignoring_lost_lease(id, &token, Acknowledgement::Ack).await;
                 }
             }
             4 => {
@@ -191,19 +191,24 @@ impl ReplyAgent {
                 tokio::join!(self.reply(id, text), self.reply(id, again));
             }
             5 => {
-                self.settle_message(id, &token, Acknowledgement::Extend { ttl_ms: self.draw_lease_ttl() }).await;
+                self.acknowledge_ignoring_lost_lease(
+                    id,
+                    &token,
+                    Acknowledgement::Extend { ttl_ms: self.draw_lease_ttl() },
+                )
+                .await;
                 self.sleep().await;
                 self.reply(id, text).await;
             }
             6 => {
-                self.settle_message(
+                self.acknowledge_ignoring_lost_lease(
                     id,
                     &token,
                     Acknowledgement::Nack { delay_ms: self.clients.shared.pick(&[0, 2_000, 60_000]) },
                 )
                 .await
             }
-            7 => self.settle_message(id, &token, Acknowledgement::Ack).await,
+            7 => self.acknowledge_ignoring_lost_lease(id, &token, Acknowledgement::Ack).await,
             8 => self.forward_message(id, Some(token)).await,
             // The agent forgets the message.
             _ => {}
@@ -255,13 +260,13 @@ impl ReplyAgent {
         let (Some(message), false) = (self.pick_message(), old.is_empty()) else { return };
         let token = old[self.below(old.len() as u64) as usize].clone();
         if self.below(4) == 0 {
-            return self.settle_message(message.id, &token, Acknowledgement::Ack).await;
+            return self.acknowledge_ignoring_lost_lease(message.id, &token, Acknowledgement::Ack).await;
         }
         self.reply(message.id, ReplyDraft { lease: Some(token), seen: self.message_ids(), ..ReplyDraft::default() })
             .await;
     }
 
-    async fn settle_message(&self, id: MessageId, token: &str, how: Acknowledgement) {
+    async fn acknowledge_ignoring_lost_lease(&self, id: MessageId, token: &str, how: Acknowledgement) {
         let caller = &self.clients.callers[self.inbox.number];
         // A lost lease is no error: another agent has the message.
         let _others = self.engine.conversations.acknowledge_message(caller, id, token, how).await;

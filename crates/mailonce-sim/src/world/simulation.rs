@@ -111,7 +111,7 @@ async fn run_world(shared: &Arc<WorldState>) -> Result<(), StoreError> {
         tokio::time::sleep(Duration::from_millis(shared.between(50, 700))).await;
         advance_time(&cluster);
     }
-    cluster.heal_all().await?;
+    cluster.end_all_faults().await?;
     code_mail::redeliver_unacknowledged(&cluster, &clients, &mails).await;
     conversation_mail::redeliver_unacknowledged(&cluster, &letters).await;
     workers.finish().await;

@@ -86,26 +86,26 @@ impl Transport for SimulatedTransport {
         Ok(format!("Message-ID: {}\nDate: {}\n{content}", mail.message_id, mail.created_at).into_bytes())
     }
 
-    async fn prepare(&self, mut parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
-        ports::alter_request(&mut parcel);
+    async fn prepare(&self, mut envelope: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        ports::alter_request(&mut envelope);
         let shared = &self.process.shared;
         self.process.wait_while_paused().await;
         self.draw_latency().await;
         let relay = self.hop.class == HopProfile::Relay;
         if shared.draw_fault(FaultKind::Unreachable) {
-            shared.record_fault(FaultKind::Unreachable, vec![parcel.email.to_string()]);
+            shared.record_fault(FaultKind::Unreachable, vec![envelope.email.to_string()]);
             return Err(TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "nobody there"));
         }
         if relay && shared.draw_fault(FaultKind::Unauthorized) {
-            shared.record_fault(FaultKind::Unauthorized, vec![parcel.email.to_string()]);
+            shared.record_fault(FaultKind::Unauthorized, vec![envelope.email.to_string()]);
             return Err(TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Login, Some(535), "not you"));
         }
         if relay && shared.below(2) == 0 && shared.draw_fault(FaultKind::Refuse) {
-            shared.record_fault(FaultKind::Refuse, vec![parcel.email.to_string()]);
+            shared.record_fault(FaultKind::Refuse, vec![envelope.email.to_string()]);
             return Err(TransportReply::new(ReplyMeaning::Refused, AttemptPhase::Rcpt, Some(550), "nobody here"));
         }
         if mutant::is_on("sent-on-approach") {
-            self.hop.process_request(&parcel, &self.account);
+            self.hop.process_request(&envelope, &self.account);
         }
         let parts = TransportParts {
             hop: Arc::clone(&self.hop),
@@ -113,7 +113,7 @@ impl Transport for SimulatedTransport {
             account: self.account.clone(),
         };
         self.process.wait_while_paused().await;
-        Ok(Box::new(ReadyRequest { transport: Arc::new(parts), envelope: parcel, connected_at: shared.elapsed_ms() }))
+        Ok(Box::new(ReadyRequest { transport: Arc::new(parts), envelope, connected_at: shared.elapsed_ms() }))
     }
 
     async fn look_up(&self, asked: LookUpRequest) -> LookUpResult {

@@ -137,7 +137,7 @@ async fn extensions_are_used_when_they_are_offered() {
 }
 
 #[tokio::test]
-async fn what_was_not_offered_is_not_asked_for() {
+async fn extensions_that_are_not_offered_are_not_used() {
     let none = SmtpSink::start(SmtpSinkConfig { extensions: Vec::new(), ..SmtpSinkConfig::default() }).await.unwrap();
     let smtp = client_for(&none);
     assert_eq!(send_envelope(&smtp, sample_envelope(b"a: b\r\n")).await.meaning, ReplyMeaning::Accepted);

@@ -95,7 +95,7 @@ async fn starttls_never_falls_back() {
 }
 
 #[tokio::test]
-async fn what_is_injected_behind_starttls_does_not_count() {
+async fn replies_injected_after_starttls_are_a_fault() {
     // The sink completes the handshake anyway, so that only the client can refuse.
     let sink = secure_sink(SinkTls::Starttls, &[]).await;
     sink.always_at(SmtpStep::Starttls, SmtpAction::extra_line("250-sink.test\r\n250 PIPELINING"));

@@ -222,7 +222,7 @@ fn another_payload_is_another_claim() {
 /// Whether a claim whose holder was lost is ever forgotten.
 fn is_forgotten_while_unknown() -> bool {
     let mut claim = new_claim(true).decide(None, 0, &Stops::default(), CLOCK).claim.unwrap();
-    claim.lapse(ClaimClock { now: Time(60_000), policy: None });
+    claim.apply_deadlines(ClaimClock { now: Time(60_000), policy: None });
     assert_eq!(claim.state, ClaimState::Unknown);
     claim.is_forgotten(Time(i64::MAX))
 }
@@ -247,7 +247,7 @@ fn win(claim: Option<Claim>, request: &NewClaim, now: i64) -> (Claim, ClaimToken
 /// A claim whose holder was lost.
 fn lost_claim(on_unknown: LostHolderPolicy) -> Claim {
     let (mut claim, _) = win(None, &NewClaim { on_unknown, ..new_claim(true) }, 0);
-    claim.lapse(clock_at(60_000));
+    claim.apply_deadlines(clock_at(60_000));
     assert_eq!(claim.state, ClaimState::Unknown);
     claim
 }
@@ -285,7 +285,7 @@ fn a_decision_about_an_older_claim_is_refused() {
 fn state_after_a_failed_repeat() -> ClaimState {
     let mut claim = lost_claim(LostHolderPolicy::Retry);
     let freed_at = 60_000 + RETRY_AFTER_MS;
-    claim.lapse(clock_at(freed_at));
+    claim.apply_deadlines(clock_at(freed_at));
     let (claim, token) = win(Some(claim), &new_claim(true), freed_at);
     let failure = ClaimAction::Fail { token, retryable: false, reason: "no paper".into() };
     claim.apply(failure, &Stops::default(), clock_at(freed_at + 1)).claim.unwrap().state

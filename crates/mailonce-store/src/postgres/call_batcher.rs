@@ -32,7 +32,7 @@ pub(crate) trait BatchedCall: Sized + Send + Sync + 'static {
     fn run_batch(ledger: &SharedState, together: &[Self]) -> impl Future<Output = TxResult<Vec<Self::Answer>>> + Send;
 }
 
-/// An answer, and whether the commit of its batch was confirmed after the answer was decided.
+/// An answer, and whether a confirmed commit after it proves it durable, so that it need not wait for the standby.
 type GroupedAnswer<T> = (Result<<T as BatchedCall>::Answer>, bool);
 
 struct CallQueue<T: BatchedCall> {

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_the_history() {
+    fn another_timeline_system_or_table_is_another_history() {
         let known = facts();
         assert!(!facts().is_another_history(None));
         assert!(!ServerFacts { flushed: 101, ..facts() }.is_another_history(Some(&known)));

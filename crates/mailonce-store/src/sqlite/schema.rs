@@ -279,6 +279,7 @@ pub(crate) fn schema_version(conn: &Connection) -> Result<i64> {
     conn.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(store_error)
 }
 
+/// The error for a ledger that cannot be used: nothing was written.
 pub(crate) fn unreachable_error(text: &str) -> StoreError {
     StoreError::Unreachable(text.to_owned())
 }
@@ -300,14 +301,14 @@ pub(crate) fn store_error(error: rusqlite::Error) -> StoreError {
 mod tests {
     use super::{MIGRATIONS, check_integrity, open_checkpointer, open_reader, open_writer};
     use mailonce_core::{
-        conversation::{caps::ReplyTally, thread::ThreadDetails},
+        conversation::{caps::RecentReplyTimes, thread::ThreadDetails},
         id::{MessageId, from_bits},
         time::Time,
     };
     use rusqlite::{Connection, StatementStatus, params};
 
     #[test]
-    fn half_rows_are_found() {
+    fn incomplete_rows_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
         let (conn, _) = open_writer(&path, &[7; 32]).unwrap();
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(row, (1, 5, 4, 50));
         assert_eq!((about.subject.as_str(), about.created_at, about.messages), ("Hällo \"x\"", Time(10), 4));
         assert_eq!(about.people, [person(1), person(2), person(5)]);
-        assert_eq!((about.emails, about.fence, &about.lease, about.sends), (0, 0, &None, ReplyTally::default()));
+        assert_eq!((about.emails, about.fence, &about.lease, about.sends), (0, 0, &None, RecentReplyTimes::default()));
         let (row, about) = thread(8);
         assert_eq!((row.2, about.messages, about.people.len()), (1, 1, 0));
     }

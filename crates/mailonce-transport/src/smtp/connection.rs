@@ -194,7 +194,7 @@ mod tests {
     use std::time::Duration;
     use tokio::io::{AsyncReadExt as _, duplex};
 
-    fn soon() -> Instant {
+    fn read_deadline() -> Instant {
         Instant::now() + Duration::from_secs(5)
     }
 
@@ -209,9 +209,9 @@ mod tests {
             server_end
         });
         // The server does not read the rest, so only its reply can end the write.
-        let state = connection.write_while_silent(&vec![b'x'; 100_000], soon()).await.unwrap();
+        let state = connection.write_while_silent(&vec![b'x'; 100_000], read_deadline()).await.unwrap();
         assert_eq!(state, RelayState::Spoke);
-        assert_eq!(connection.read_reply(soon()).await.unwrap().code, 552);
+        assert_eq!(connection.read_reply(read_deadline()).await.unwrap().code, 552);
         drop(server.await.unwrap());
     }
 
@@ -223,7 +223,7 @@ mod tests {
         server_end.write_all(b"421 bye\r\n").await.unwrap();
         assert_eq!(connection.relay_state().await, RelayState::Spoke);
         assert!(!connection.is_in_sync());
-        connection.read_reply(soon()).await.unwrap();
+        connection.read_reply(read_deadline()).await.unwrap();
         drop(server_end);
         assert_eq!(connection.relay_state().await, RelayState::Closed);
     }
@@ -250,7 +250,7 @@ mod tests {
             let (client_end, mut server_end) = duplex(64);
             server_end.write_all(sent).await.unwrap();
             drop(server_end);
-            let result = RelayConnection::new(client_end).read_reply(soon()).await;
+            let result = RelayConnection::new(client_end).read_reply(read_deadline()).await;
             assert_eq!(matches!(result, Err(RelayConnectionError::Closed)), closed, "{result:?}");
             assert!(result.is_err());
         }

@@ -228,8 +228,8 @@ fn parse_link(link: &Value) -> Option<ChainLink> {
 struct Verification {
     /// `None` before the first entry of an export, which does not show where its chain starts.
     verifier: Option<ChainVerifier>,
-    /// The hash that was noted elsewhere, and the number of the entry that has it.
-    noted: Option<([u8; 32], Option<u64>)>,
+    /// The hash of `--head`, and the number of the entry that has it.
+    expected_head: Option<([u8; 32], Option<u64>)>,
     /// What is wrong.
     fault: Option<String>,
     entries: u64,
@@ -238,13 +238,13 @@ struct Verification {
 }
 
 impl Verification {
-    fn new(noted: Option<&str>) -> anyhow::Result<Self> {
+    fn new(expected_head: Option<&str>) -> anyhow::Result<Self> {
         let parse = |text: &str| {
             let wrong = || UsageError(format!("--head {text} is not a hash of 64 hexadecimal digits"));
             parse_hash(text).map(|hash| (hash, None)).ok_or_else(wrong)
         };
-        let noted = noted.map(parse).transpose()?;
-        Ok(Self { verifier: None, noted, fault: None, entries: 0, is_complete: false })
+        let expected_head = expected_head.map(parse).transpose()?;
+        Ok(Self { verifier: None, expected_head, fault: None, entries: 0, is_complete: false })
     }
 
     /// Begins after this place.
@@ -252,12 +252,13 @@ impl Verification {
         self.verifier = Some(ChainVerifier::new(start));
         // Number 0 is no entry.
         if start.seq > 0 {
-            self.look_for_noted(start);
+            self.match_expected_head(start);
         }
     }
 
-    fn look_for_noted(&mut self, link: ChainLink) {
-        if let Some((hash, found @ None)) = &mut self.noted
+    /// Records the number of the entry that has the hash of `--head`.
+    fn match_expected_head(&mut self, link: ChainLink) {
+        if let Some((hash, found @ None)) = &mut self.expected_head
             && *hash == link.hash
         {
             *found = Some(link.seq);
@@ -286,7 +287,7 @@ impl Verification {
         let Some(verifier) = &mut self.verifier else { return };
         self.fault = verifier.check(&parsed, hash).err().map(|fault| fault.to_string());
         self.entries += 1;
-        self.look_for_noted(ChainLink { seq, hash });
+        self.match_expected_head(ChainLink { seq, hash });
     }
 
     /// Checks a line of an export: an entry, or the head of the log, with which every export ends.
@@ -315,7 +316,7 @@ impl Verification {
         let last = self.verifier.map(|verifier| verifier.last()).unwrap_or_default();
         let (is_intact, head) = (self.fault.is_none(), format_hash(&last.hash));
         let unknown_head = || "no entry has the hash of --head: the log was replaced, or it is another log".to_owned();
-        let fault = self.fault.or_else(|| matches!(self.noted, Some((_, None))).then(unknown_head));
+        let fault = self.fault.or_else(|| matches!(self.expected_head, Some((_, None))).then(unknown_head));
         let exit = ExitCode::from(if fault.is_none() { 0 } else { exit::DAMAGED });
         if out.is_json() {
             let head = json!({ "seq": last.seq, "hash": head });
@@ -331,7 +332,7 @@ impl Verification {
         }
         out.print_line(&format!("{} the chain is intact", out.green("ok")));
         out.print_fields(&[("entries", self.entries.to_string()), ("head", format!("{} {head}", last.seq))]);
-        match self.noted.and_then(|(_, seq)| seq) {
+        match self.expected_head.and_then(|(_, seq)| seq) {
             Some(seq) => print_stderr(&format!("Entry {seq} has the hash of --head.")),
             None => {
                 print_stderr("Note the head elsewhere. `mailonce audit verify --head HASH` then finds a replaced log.")

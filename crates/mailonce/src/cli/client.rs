@@ -217,7 +217,7 @@ mod tests {
     use mailonce_core::problem::Code;
 
     /// A folder with the file of a `dev`, of which the URL and the key are known.
-    fn beside_dev() -> tempfile::TempDir {
+    fn folder_with_dev_file() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let dev = r#"{"url":"http://evil.example","api_key":"mo_planted"}"#;
         private_file::write(&folder.path().join(DEV_FILE), dev.as_bytes()).unwrap();
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn an_api_key_goes_only_where_it_belongs() {
-        let folder = beside_dev();
+        let folder = folder_with_dev_file();
         let data = folder.path();
         let own = found(data, None, Some("mo_real")).unwrap();
         assert_eq!(own, (DEFAULT_URL.to_owned(), "mo_real".to_owned()), "a planted file sent the key elsewhere");

@@ -207,7 +207,7 @@ fn show_messages(out: &Printer, page: &Value) {
 }
 
 /// The recipients of a reply, with warnings about them.
-fn replies_go_to(to: &Value, flags: &Value) -> String {
+fn reply_recipients_text(to: &Value, flags: &Value) -> String {
     let join = |list: &Value| {
         let items = list.as_array().into_iter().flatten();
         items.map(|item| sanitize(item.as_str().unwrap_or_default(), false)).collect::<Vec<_>>().join(", ")
@@ -226,7 +226,7 @@ fn show_message(out: &Printer, message: &Value) {
     let facts = [
         ("from", display_text(&message["from"]["address"])),
         ("authenticated", display_text(&message["auth"]["verdict"])),
-        ("replies go to", replies_go_to(&message["reply_target"]["to"], &message["reply_target"]["flags"])),
+        ("replies go to", reply_recipients_text(&message["reply_target"]["to"], &message["reply_target"]["flags"])),
         ("subject", display_text(&message["subject"])),
         ("received", field_text(message, "received_at")),
         ("thread", display_text(&message["thread_id"])),
@@ -263,7 +263,7 @@ async fn read_as_model(out: &Printer, client: &CliClient, message: &str) -> anyh
     out.print_fields(&[
         ("from", display_text(&seen["from"])),
         ("auth", display_text(&seen["auth"])),
-        ("replies go to", replies_go_to(&seen["reply_goes_to"], &seen["reply_flags"])),
+        ("replies go to", reply_recipients_text(&seen["reply_goes_to"], &seen["reply_flags"])),
         ("thread", display_text(&seen["thread"])),
     ]);
     out.print_line(&format!("\n{}\n{}", words("headline"), words("text")));
@@ -486,12 +486,12 @@ async fn take_from_inbox(client: &CliClient, args: &TakeArgs) -> anyhow::Result<
             return taken;
         }
         if left == 0 {
-            return if seconds == 0 { taken } else { Err(nothing_in_time(args)) };
+            return if seconds == 0 { taken } else { Err(wait_timeout_error(args)) };
         }
     }
 }
 
-fn nothing_in_time(args: &TakeArgs) -> anyhow::Error {
+fn wait_timeout_error(args: &TakeArgs) -> anyhow::Error {
     let detail = format!("no {} within {} s", args.kind, args.wait.unwrap_or_default());
     CliError::timeout(detail, "try again later, or wait longer with --wait").into()
 }

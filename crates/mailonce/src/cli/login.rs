@@ -127,7 +127,7 @@ async fn change_person(client: &CliClient, person: Value, args: &LoginArgs, role
 
 async fn link_in_ledger(engine: &Engine, args: &LoginArgs, role: Role) -> anyhow::Result<Value> {
     let team = find_team(engine, args.team.name()).await?;
-    if let Some(known) = engine.people.person_added_as(team, &args.name).await.map_err(problem_error)? {
+    if let Some(known) = engine.people.find_person_by_initial_name(team, &args.name).await.map_err(problem_error)? {
         require_same_name(&args.name, &known.person.name, &known.id.to_string())?;
     }
     let person = Person {

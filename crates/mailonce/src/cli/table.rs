@@ -132,7 +132,7 @@ mod tests {
     const HEADS: &[&str] = &["id", "state", "~subject"];
 
     #[test]
-    fn columns_stand_below_each_other_whatever_is_in_them() {
+    fn columns_are_aligned_with_wide_characters_and_colours() {
         let laid = render(HEADS, &rows(), None, str::to_owned);
         assert_eq!(
             laid,

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_lit() {
+    fn matches_are_highlighted() {
         assert_eq!(fragment("It was paid.", 7, 4), "It was **paid**.");
         assert_eq!(fragment("ß", 1, 1), "ß");
     }

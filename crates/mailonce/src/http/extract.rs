@@ -111,7 +111,7 @@ pub(crate) async fn authenticate(
         let detail = format!("this API key may not be used from {from}");
         return Err(Problem::new(Code::IpNotAllowed, detail).with_extension("address", from));
     }
-    app.engine.control.audit.enter(&caller, client);
+    app.engine.control.audit.set_call_origin(&caller, client);
     Ok(Some(caller))
 }
 

@@ -147,7 +147,7 @@ pub(crate) async fn authenticate_cookie(app: &App, parts: &Parts, secret: &str) 
         app.auth_failures.record(client);
     }
     let caller = result?;
-    app.engine.control.audit.enter(&caller, client);
+    app.engine.control.audit.set_call_origin(&caller, client);
     Ok(caller)
 }
 

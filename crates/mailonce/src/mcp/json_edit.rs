@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_put_in_and_every_other_byte_stays() {
+    fn adding_a_server_changes_no_other_byte() {
         let old = "{\n\t\"theme\": \"dark\",\n\t\"mcpServers\": {\n\t\t\"zoo\": {\"command\":\"z\"},\n\t\t\"ant\": { \"args\" : [] }\n\t},\n\t\"a\": 1.50\n}\n";
         let new = with_server(old, "mcpServers", &server()).unwrap();
         let added = ",\n\t\t\"mailonce\": {\n\t\t\t\"args\": [\n\t\t\t\t\"mcp\"\n\t\t\t],\n\t\t\t\"command\": \"/bin/mailonce\"\n\t\t}";

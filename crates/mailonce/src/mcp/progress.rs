@@ -25,8 +25,8 @@ pub(super) type RunningCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The progress token of a request, if its tool waits and the client can read a stream.
 pub(super) fn token(request: &RpcRequest, headers: &HeaderMap) -> Option<Value> {
-    let is_waiting_tool =
-        request.method == "tools/call" && request.params.get("name").and_then(Value::as_str).is_some_and(tools::waits);
+    let is_waiting_tool = request.method == "tools/call"
+        && request.params.get("name").and_then(Value::as_str).is_some_and(tools::is_waiting_tool);
     let token = protocol_revision::meta(&request.params)?.get("progressToken")?;
     let is_valid = match token {
         Value::String(text) => text.len() <= MAX_TOKEN_BYTES,

@@ -78,9 +78,9 @@ mod tests {
     };
 
     /// An empty body of unknown size, like one with chunked encoding.
-    struct Unsized;
+    struct UnsizedBody;
 
-    impl HttpBody for Unsized {
+    impl HttpBody for UnsizedBody {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(handled_by(&large, Body::empty()).await, current_thread);
         assert_eq!(handled_by(&large, Body::from(vec![0; SMALL_BODY_MAX as usize])).await, current_thread);
         assert_eq!(handled_by(&large, Body::from(vec![0; SMALL_BODY_MAX as usize + 1])).await, "large-body");
-        assert_eq!(handled_by(&large, Body::new(Unsized)).await, "large-body");
+        assert_eq!(handled_by(&large, Body::new(UnsizedBody)).await, "large-body");
     }
 
     #[tokio::test]
@@ -123,7 +123,7 @@ mod tests {
             std::future::pending::<()>().await;
             drop(held);
         };
-        let request = Request::post("/").body(Body::new(Unsized)).unwrap();
+        let request = Request::post("/").body(Body::new(UnsizedBody)).unwrap();
         let answer = large.answer(Router::new().route("/", post(handler)), request);
         assert!(tokio::time::timeout(Duration::from_millis(50), answer).await.is_err());
         let ended = async {

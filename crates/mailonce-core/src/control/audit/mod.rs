@@ -67,14 +67,14 @@ pub struct AuditEntry {
     pub prev: [u8; 32],
 }
 
-/// A name outside of the chain that entries may use, by its id.
+/// A reference from audit entries to a name that is stored outside of the chain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UsedName {
+pub struct AuditNameRef {
     /// The id, as `kind/id`.
     pub id: String,
 }
 
-impl UsedName {
+impl AuditNameRef {
     /// The names that these entries use.
     pub fn of_rows<'a>(rows: impl IntoIterator<Item = &'a AuditRow>) -> BTreeSet<Self> {
         let entries = rows.into_iter().filter_map(|row| AuditEntry::decode(&row.entry));

@@ -89,7 +89,7 @@ pub fn next_retry_delay_ms(failures: u32, waited_ms: i64, asked: Option<i64>, ji
 mod tests {
     use super::*;
 
-    fn said(status: u16, headers: &[(&str, &str)]) -> WebhookVerdict {
+    fn verdict_of(status: u16, headers: &[(&str, &str)]) -> WebhookVerdict {
         let header = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         classify_response(Some(status), header, Time(1_731_628_800_000))
     }
@@ -97,20 +97,20 @@ mod tests {
     #[test]
     fn only_2xx_is_delivered() {
         for status in [200, 201, 204, 299] {
-            assert_eq!(said(status, &[]), WebhookVerdict::Delivered);
+            assert_eq!(verdict_of(status, &[]), WebhookVerdict::Delivered);
         }
         for status in [100, 199, 300, 301, 304, 308, 400, 401, 404, 409, 429, 500, 503, 599] {
-            assert_eq!(said(status, &[]), WebhookVerdict::Retry(None), "{status}");
+            assert_eq!(verdict_of(status, &[]), WebhookVerdict::Retry(None), "{status}");
         }
         assert_eq!(classify_response(None, |_| None, Time(0)), WebhookVerdict::Retry(None));
-        assert_eq!(said(410, &[]), WebhookVerdict::Gone);
+        assert_eq!(verdict_of(410, &[]), WebhookVerdict::Gone);
     }
 
     #[test]
     fn a_receiver_can_drop_one_notice() {
-        assert_eq!(said(422, &[("webhook-delivery", "abort-message")]), WebhookVerdict::Dropped);
-        assert_eq!(said(422, &[("webhook-delivery", "abort")]), WebhookVerdict::Retry(None));
-        assert_eq!(said(200, &[("webhook-delivery", "abort-message")]), WebhookVerdict::Delivered);
+        assert_eq!(verdict_of(422, &[("webhook-delivery", "abort-message")]), WebhookVerdict::Dropped);
+        assert_eq!(verdict_of(422, &[("webhook-delivery", "abort")]), WebhookVerdict::Retry(None));
+        assert_eq!(verdict_of(200, &[("webhook-delivery", "abort-message")]), WebhookVerdict::Delivered);
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             ("Thu, 14 Nov 2024 00:01:00 GMT", Some(0)),
             ("soon", None),
         ] {
-            assert_eq!(said(503, &[("retry-after", text)]), WebhookVerdict::Retry(asked), "{text}");
+            assert_eq!(verdict_of(503, &[("retry-after", text)]), WebhookVerdict::Retry(asked), "{text}");
         }
     }
 

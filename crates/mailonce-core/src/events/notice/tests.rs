@@ -124,7 +124,7 @@ fn only_the_first_in_line_is_due() {
 }
 
 #[test]
-fn failures_are_told_from_what_waits_its_turn() {
+fn a_failed_notice_differs_from_a_waiting_one() {
     let mut one = notice(1, false);
     assert!(!one.has_failed(Time(0)));
     assert!(one.lease(NODE, Time(0)));

@@ -252,7 +252,7 @@ impl Email {
             handoff.become_unknown_from_any(now);
             Some(EventKind::EmailUnknown)
         } else {
-            handoff.lapse_lease(now)
+            handoff.expire_lease(now)
         };
         self.rev += 1;
         let mut effects = Effects::done().with_evidence(evidence);
@@ -372,13 +372,13 @@ impl Email {
             }
             effects.events.push(self.resolved_event(number, choice.as_str(), EvidenceSource::Person, now));
         }
-        self.let_resolved_stand_for_sent(&mut effects);
+        self.mark_resolved_as_first_sent_event(&mut effects);
         effects
     }
 
-    /// Marks the last event as the first one that says that the email was sent, if no part had an `email.sent` and none
-    /// is left that could get one.
-    fn let_resolved_stand_for_sent(&mut self, effects: &mut Effects) {
+    /// Marks the `email.resolved` event as the first one that says that the email was sent, if no handoff had an
+    /// `email.sent` event and none can still get one.
+    fn mark_resolved_as_first_sent_event(&mut self, effects: &mut Effects) {
         let has_silent_part = self.handoffs.iter().any(|h| h.state.has_left() && h.progress.left_without_sent_event);
         let may_still_be_announced =
             |h: &Handoff| !h.state.is_terminal() || (h.state.has_left() && !h.progress.left_without_sent_event);

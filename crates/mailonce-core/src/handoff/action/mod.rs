@@ -260,7 +260,7 @@ pub struct HoldRelease {
 impl HoldRelease {
     /// Whether a budget has no room for the email.
     pub fn is_over_budget(&self, usage: &BudgetUsage) -> bool {
-        !self.ignores_budgets && usage.exceeded_later(&self.charges).is_some()
+        !self.ignores_budgets && usage.exceeded_after_acceptance(&self.charges).is_some()
     }
 }
 

@@ -51,7 +51,7 @@ impl Email {
     /// Parks a due handoff that a stop covers. Returns false if none does.
     pub fn park_if_stopped(&mut self, number: u16, stops: &Stops) -> bool {
         let Some(handoff) = self.handoffs.get(usize::from(number)).filter(|h| h.is_waiting()) else { return false };
-        let Some(stop) = stops.parking(self, handoff) else { return false };
+        let Some(stop) = stops.parking_stop(self, handoff) else { return false };
         self.handoffs[usize::from(number)].parked_by = Some(stop);
         true
     }
@@ -71,7 +71,7 @@ impl Email {
 
     /// Applies an action, unless a stop or a budget forbids it.
     pub fn apply_limited_action(&mut self, act: &HandoffAction, limits: &ActionLimits<'_>, now: Time) -> Effects {
-        let stop = self.stop_against(act, limits.stops).map(|stop| stop.id);
+        let stop = self.stop_for_action(act, limits.stops).map(|stop| stop.id);
         match (stop, act) {
             (_, HandoffAction::Release(release)) => self.release_hold(release, limits.usage, now),
             (None, _) => self.apply_action(act, now),
@@ -84,7 +84,7 @@ impl Email {
     }
 
     /// The stop that forbids an action. See [`HandoffAction::is_stoppable`].
-    fn stop_against<'a>(&self, act: &HandoffAction, stops: &'a Stops) -> Option<&'a Stop> {
+    fn stop_for_action<'a>(&self, act: &HandoffAction, stops: &'a Stops) -> Option<&'a Stop> {
         let number = match act {
             HandoffAction::Mark { lease, .. } => lease.number,
             HandoffAction::RetryInWindow { number, .. }
@@ -92,16 +92,16 @@ impl Email {
             | HandoffAction::GiveUpOrphan { number, .. } => *number,
             // Email neither leaves a stopped transport nor comes to one.
             HandoffAction::FailOverHandoff { from, to, .. } => {
-                return stops.in_force_for(self, from).or_else(|| stops.in_force_for(self, to));
+                return stops.stop_for_handoff(self, from).or_else(|| stops.stop_for_handoff(self, to));
             }
             HandoffAction::FailOverEmail { from, envelopes } => {
                 let to = envelopes.first().map_or(from, |envelope| &envelope.transport);
-                return stops.in_force_for(self, from).or_else(|| stops.in_force_for(self, to));
+                return stops.stop_for_handoff(self, from).or_else(|| stops.stop_for_handoff(self, to));
             }
             _ => return None,
         };
         let handoff = self.handoffs.get(usize::from(number))?;
-        stops.in_force_for(self, &handoff.transport)
+        stops.stop_for_handoff(self, &handoff.transport)
     }
 
     /// Takes a handoff back from the worker that is about to send it.

@@ -145,8 +145,8 @@ impl Handoff {
         self.become_unknown(now);
     }
 
-    /// Ends the lease of a dead worker, before the marker.
-    pub(crate) fn lapse_lease(&mut self, now: Time) -> Option<EventKind> {
+    /// Expires the lease of a dead worker that had not committed a marker.
+    pub(crate) fn expire_lease(&mut self, now: Time) -> Option<EventKind> {
         if self.is_in_window_retry() {
             self.become_unknown_from_any(now);
             return None;

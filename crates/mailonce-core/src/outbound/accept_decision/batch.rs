@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::{AcceptReader, SendFacts, load_usage, repeated_email};
 use crate::{
-    control::budget::{BudgetUsage, Overrun},
+    control::budget::{BudgetUsage, ExceededBudget},
     operation::{KeyedOperation, OperationDecision},
     outbound::accept::BatchAcceptResult,
     time::Time,
@@ -48,7 +48,7 @@ fn exceeded_budget<R: AcceptReader>(
     reader: &R,
     items: &[SendFacts<'_>],
     now: Time,
-) -> Result<Option<(usize, Overrun)>, R::Error> {
+) -> Result<Option<(usize, ExceededBudget)>, R::Error> {
     let (mut usage, mut new) = (BudgetUsage::default(), Vec::new());
     for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.charges.is_empty()) {
         let bound = item.key.map(|key| reader.key(item.team, key, now)).transpose()?;

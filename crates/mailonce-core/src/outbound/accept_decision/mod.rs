@@ -9,7 +9,7 @@ pub mod batch;
 mod tests;
 
 use crate::{
-    control::budget::{AtLimit, BudgetCounter, BudgetUsage, Charge, Overrun},
+    control::budget::{AtLimit, BudgetCounter, BudgetUsage, Charge, ExceededBudget},
     events::event::NewEvent,
     id::{EmailId, TeamId},
     key::KeyHash,
@@ -108,7 +108,7 @@ pub enum AcceptDecision {
     /// It has no key and repeats this recent identical email.
     Identical(Email),
     /// The email would exceed a budget.
-    OverBudget(Overrun),
+    OverBudget(ExceededBudget),
 }
 
 /// How to store the first email of a key.
@@ -125,7 +125,7 @@ pub struct FirstSend {
     /// What it uses of its budgets. Empty for a held email, which counts when it is released.
     pub charges: Vec<Charge>,
     /// The budgets without room for it, which hold or flag it.
-    pub overruns: Vec<Overrun>,
+    pub exceeded_budgets: Vec<ExceededBudget>,
 }
 
 impl FirstSend {
@@ -137,7 +137,7 @@ impl FirstSend {
 
     /// Adds this decision to the policy trace of its email. `flagged_by` is the guard that flags the email, if one does.
     pub fn record_in(&self, trace: &mut PolicyTrace, flagged_by: Option<Guard>) {
-        trace.record_decision(self.overruns.iter().map(Overrun::policy_step), self.holds, flagged_by);
+        trace.record_decision(self.exceeded_budgets.iter().map(ExceededBudget::policy_step), self.holds, flagged_by);
     }
 }
 
@@ -177,9 +177,10 @@ pub fn decide<R: AcceptReader>(
     if let Some(exceeded) = usage.exceeded(facts.charges, AtLimit::Refuse) {
         return Ok(AcceptDecision::OverBudget(exceeded));
     }
-    first.overruns = usage.overruns(facts.charges);
-    let has_overrun = |at_limit| first.overruns.iter().any(|overrun| overrun.charge.at_limit == at_limit);
-    let (is_over_holding, is_over_flagging) = (has_overrun(AtLimit::Hold), has_overrun(AtLimit::Flag));
+    first.exceeded_budgets = usage.exceeded_budgets(facts.charges);
+    let has_exceeded =
+        |at_limit| first.exceeded_budgets.iter().any(|exceeded_budget| exceeded_budget.charge.at_limit == at_limit);
+    let (is_over_holding, is_over_flagging) = (has_exceeded(AtLimit::Hold), has_exceeded(AtLimit::Flag));
     if is_over_holding {
         first.holds.insert(Guard::Budget);
     }

@@ -106,8 +106,8 @@ const CHARGE: Charge = Charge {
     at_limit: AtLimit::Refuse,
 };
 
-fn overrun() -> Overrun {
-    Overrun { charge: CHARGE, used: 3 }
+fn exceeded_budget() -> ExceededBudget {
+    ExceededBudget { charge: CHARGE, used: 3 }
 }
 
 /// What a store has about one key.
@@ -300,7 +300,7 @@ fn budgets_and_guards_are_asked_in_order_and_only_if_they_can_decide() {
     let (new, head) = (new_email(), head(1));
     let (free, taken) = (Row::default(), occupied_by("sent"));
     let (cap, similar) = (Some(Guard::Cap), Some(Guard::LooksDuplicate));
-    let over = AcceptDecision::OverBudget(overrun());
+    let over = AcceptDecision::OverBudget(exceeded_budget());
     // Own key, held before, has charges, exceeds a budget, has a fingerprint, resembles a recent email.
     for (row, held_by, charged, over_budget, compared, is_similar, asked, decision) in [
         (&free, None, true, false, false, false, "own budget own?", counted(1, None, CHARGE)),
@@ -338,7 +338,7 @@ fn budgets_and_guards_are_asked_in_order_and_only_if_they_can_decide() {
 fn a_budget_without_room_refuses_holds_or_flags() {
     let new = new_email();
     for (at_limit, is_similar, decision) in [
-        (AtLimit::Refuse, false, AcceptDecision::OverBudget(overrun())),
+        (AtLimit::Refuse, false, AcceptDecision::OverBudget(exceeded_budget())),
         (AtLimit::Hold, false, first(1, &[], Some(Guard::Budget))),
         (AtLimit::Hold, true, held(1, &[], &[Guard::Budget, Guard::LooksDuplicate])),
         (AtLimit::Flag, false, counted(1, Some(Guard::Budget), Charge { at_limit: AtLimit::Flag, ..CHARGE })),
@@ -350,7 +350,7 @@ fn a_budget_without_room_refuses_holds_or_flags() {
         let mut expected = decision;
         if let AcceptDecision::First(first) = &mut expected {
             let [charge] = charges.clone();
-            first.overruns = vec![Overrun { charge, used: 3 }];
+            first.exceeded_budgets = vec![ExceededBudget { charge, used: 3 }];
         }
         assert_eq!(snapshot.decide(facts, None).0, expected, "{at_limit:?} {is_similar}");
     }
@@ -380,7 +380,7 @@ fn an_identical_email_answers_before_every_guard_and_budget() {
     let snapshot = Snapshot { is_similar: true, budget_used: 3, ..Snapshot::default() };
     assert_eq!(snapshot.decide(facts, None), (AcceptDecision::Identical(email("sent")), "content".to_owned()));
     let snapshot = Snapshot { is_similar: false, ..snapshot };
-    assert_eq!(snapshot.decide(facts, None).0, AcceptDecision::OverBudget(overrun()));
+    assert_eq!(snapshot.decide(facts, None).0, AcceptDecision::OverBudget(exceeded_budget()));
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn the_previous_version_allows_a_resend_or_answers_it() {
 fn a_resend_is_refused_in_order_and_shows_the_email_as_it_was() {
     let ControlFlow::Continue(resend) = ResendDecision::prepare(email("held"), None, true, T0) else { panic!() };
     let done = |result| ControlFlow::Break(IdempotentResult::Done(result));
-    let over_budget = || done(EmailResendResult::OverBudget(overrun()));
+    let over_budget = || done(EmailResendResult::OverBudget(exceeded_budget()));
     let replaced = || done(EmailResendResult::Refused(EmailChangeRefusal::AnsweredByAnother, email("held")));
     let new_version = FirstSend { bind_number: 1, shadow_keys: vec![ANN], ..FirstSend::default() };
     for (decision, is_current_reply, expected) in [
@@ -462,8 +462,8 @@ fn a_resend_is_refused_in_order_and_shows_the_email_as_it_was() {
         (bound_email("sent"), false, replaced()),
         (AcceptDecision::KeyBound(OPERATION), true, ControlFlow::Break(IdempotentResult::KeyMismatch(OPERATION))),
         (AcceptDecision::KeyBound(OPERATION), false, replaced()),
-        (AcceptDecision::OverBudget(overrun()), true, over_budget()),
-        (AcceptDecision::OverBudget(overrun()), false, over_budget()),
+        (AcceptDecision::OverBudget(exceeded_budget()), true, over_budget()),
+        (AcceptDecision::OverBudget(exceeded_budget()), false, over_budget()),
     ] {
         assert_eq!(resend.decide(decision.clone(), is_current_reply), expected, "{decision:?} {is_current_reply}");
     }
@@ -493,7 +493,7 @@ fn a_batch_is_refused_in_order_and_binds_a_free_key() {
     let accept = |binds_key| ControlFlow::Continue(binds_key);
     let item = |index| ControlFlow::Break(BatchAcceptResult::ItemKeyMismatch(index, other.clone()));
     let batch = |bound: &KeyBinding| ControlFlow::Break(BatchAcceptResult::BatchKeyMismatch(bound.clone()));
-    let over = || ControlFlow::Break(BatchAcceptResult::OverBudget(1, overrun()));
+    let over = || ControlFlow::Break(BatchAcceptResult::OverBudget(1, exceeded_budget()));
     for (is_strict, items, key, budget_used, asked, expected) in [
         (false, [same, same], None, 2, "", accept(false)),
         (false, [other, other], None, 3, "", accept(false)),

@@ -21,7 +21,7 @@ use mailonce_core::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// By how much other processes may have dated work after the latest time that they reported, in milliseconds.
+/// Other processes may have dated work by up to this many milliseconds later than the latest time that they reported.
 const UNREPORTED_MS: i64 = 120_000;
 /// After a longer downtime, the clock must be confirmed at the start. Also how long the boot clock must run before it
 /// confirms the time by itself.

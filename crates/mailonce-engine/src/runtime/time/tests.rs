@@ -159,7 +159,7 @@ fn a_process_that_stood_still_between_two_clocks_sees_no_jump() {
 }
 
 #[test]
-fn what_a_clock_told_that_was_set_back_is_not_measured() {
+fn times_before_a_clock_was_set_back_are_not_measured() {
     let (hands, time) = timekeeper(None);
     let before = time.now();
     assert!(before >= time.measured_since());

@@ -90,7 +90,7 @@ pub fn parse_mail(kind: Kind, request: &HookRequest<'_>) -> Result<Option<HookMa
         Kind::Resend => resend::parse_mail(request.body),
         Kind::Nylas => nylas::parse_mail(request.body),
         Kind::Standard => standard::parse_mail(request),
-        Kind::Usesend | Kind::Brevo => Ok(None),
+        Kind::UseSend | Kind::Brevo => Ok(None),
     }?;
     mail.map(HookMail::normalize).transpose()
 }

@@ -25,14 +25,14 @@ pub(super) struct AttributeValue<'a> {
     pub(super) text: &'a str,
 }
 
-/// The address of a search text in its style sheet, and whether case is ignored.
-type NeedleKey = (usize, bool);
+/// Identifies a search text: its address in the style sheet, and whether case is ignored.
+type SearchTextKey = (usize, bool);
 
 /// Prepared search texts and results of one style sheet. The style sheet must outlive it.
 #[derive(Default)]
 pub(in crate::html) struct AttributeSearch {
-    needles: RefCell<BTreeMap<NeedleKey, Rc<Finder<'static>>>>,
-    results: RefCell<BTreeMap<(NodeId, usize, NeedleKey), bool>>,
+    finders: RefCell<BTreeMap<SearchTextKey, Rc<Finder<'static>>>>,
+    results: RefCell<BTreeMap<(NodeId, usize, SearchTextKey), bool>>,
 }
 
 impl AttributeSearch {
@@ -67,9 +67,9 @@ impl AttributeSearch {
         is_found
     }
 
-    fn finder(&self, key: NeedleKey, needle: &str, budget: &WorkBudget) -> Rc<Finder<'static>> {
-        let mut needles = self.needles.borrow_mut();
-        let finder = needles.entry(key).or_insert_with(|| {
+    fn finder(&self, key: SearchTextKey, needle: &str, budget: &WorkBudget) -> Rc<Finder<'static>> {
+        let mut finders = self.finders.borrow_mut();
+        let finder = finders.entry(key).or_insert_with(|| {
             budget.spend(1 + needle.len());
             let folded = if key.1 { needle.to_ascii_lowercase() } else { needle.to_owned() };
             Rc::new(Finder::new(folded.as_bytes()).into_owned())

@@ -37,8 +37,8 @@ impl Colour {
         Self::opaque(red.into(), green.into(), blue.into())
     }
 
-    /// This colour painted over another one.
-    pub(in crate::html) fn painted_over(self, below: Self) -> Self {
+    /// The colour that results when this one is painted over another one.
+    pub(in crate::html) fn blend_over(self, below: Self) -> Self {
         let mix = |top: f32, bottom: f32| top * self.alpha + bottom * (1.0 - self.alpha);
         if self.alpha >= 1.0 {
             return self;
@@ -49,7 +49,7 @@ impl Colour {
     /// The largest difference of a component after this colour is painted on the background. NaN if a component is
     /// unknown.
     pub(in crate::html) fn contrast(self, background: Self) -> f32 {
-        let painted = self.painted_over(background);
+        let painted = self.blend_over(background);
         let parts = [painted.red - background.red, painted.green - background.green, painted.blue - background.blue];
         if parts.iter().any(|part| part.is_nan()) {
             return f32::NAN;

@@ -109,7 +109,7 @@ pub(super) fn longhand(property: Property, input: &mut Parser<'_>, base: Relativ
         P::WhiteSpace => white_space(input),
         P::LineClamp => number_or(input, wide, &["none", "auto"]),
         P::GridRows => Some(grid_rows(input)),
-        P::GridColumns | P::Gap | P::BorderLeft | P::BorderTop => Some(far(input)),
+        P::GridColumns | P::Gap | P::BorderLeft | P::BorderTop => Some(out_of_viewport(input)),
         P::OffsetPath | P::FontSizeAdjust => Some(paint::none_or_hides(input, &["none"])),
         P::VerticalAlign => vertical_align(input, base.units(base.em)),
         P::TextAlign => text_align(input),
@@ -339,8 +339,8 @@ fn times(input: &mut Parser<'_>) -> Option<ComputedValue> {
     list.ok().map(|times| ComputedValue::Number(times.into_iter().fold(0.0, |max: f32, time| max.max(time.abs()))))
 }
 
-/// "far" for values with a length that can push text out of the viewport.
-pub(super) fn far(input: &mut Parser<'_>) -> ComputedValue {
+/// The keyword `far` for values with a length that can push text out of the viewport, otherwise `none`.
+pub(super) fn out_of_viewport(input: &mut Parser<'_>) -> ComputedValue {
     let text = rest(input);
     let units = RelativeBase::default().units(VIEWPORT_WIDTH);
     let reaches = |part: &str| length(&mut Parser::new(part), units).is_some_and(|size| !(size < 300.0));

@@ -64,7 +64,7 @@ impl<'a> RuleMatcher<'a> {
             let steps = match_steps(rule.weight);
             budget.spend(steps);
             let element = ElementRef { tree, budget, search: &self.search, id, steps, reader: self.reader };
-            let applies = (rule.is_certain || budget.assume_match) && self.reader.meets(&rule.other_readers);
+            let applies = (rule.is_certain || budget.assume_match) && self.reader.conditions_apply(&rule.other_readers);
             if applies && self.matches(rule, element, &mut caches) {
                 found.push(MatchedRule { position: *index, rule });
             }

@@ -31,7 +31,7 @@ pub(in crate::html) enum AnimationStep {
 
 impl Reader<'_> {
     /// Whether rules apply that have these conditions.
-    pub(in crate::html) fn meets(self, conditions: &[Rc<str>]) -> bool {
+    pub(in crate::html) fn conditions_apply(self, conditions: &[Rc<str>]) -> bool {
         match self {
             _ if conditions.is_empty() => true,
             Self::All => true,

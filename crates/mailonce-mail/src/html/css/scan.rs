@@ -378,13 +378,13 @@ impl Value {
             }
             "caption-side" => any(&["bottom", "block-end"]),
             "display" => ["table-header-group", "table-footer-group"].iter().any(|word| self.has_word(word)),
-            "transform" | "scale" | "rotate" => self.turns_text(name),
+            "transform" | "scale" | "rotate" => self.is_mirrored_or_rotated(name),
             _ => false,
         }
     }
 
     /// Whether letters are mirrored or upside down.
-    fn turns_text(&self, name: &str) -> bool {
+    fn is_mirrored_or_rotated(&self, name: &str) -> bool {
         let has = |start: &str| name == start || self.functions.iter().any(|function| function.starts_with(start));
         let is_mirrored = (has("scale") || has("matrix")) && self.numbers.iter().any(|number| *number < 0.0);
         // The unit is ignored: angles in `rad` or `turn` have small numbers, so they pass.

@@ -266,7 +266,8 @@ impl RuleParser<'_> {
         weights
     }
 
-    fn deeper(&self) -> RuleScope {
+    /// The scope of a block inside this one.
+    fn nested_scope(&self) -> RuleScope {
         RuleScope { depth: self.scope.depth + 1, ..self.scope.clone() }
     }
 
@@ -277,7 +278,7 @@ impl RuleParser<'_> {
         let plain = !rest.contains('(') && !rest.to_ascii_lowercase().starts_with("layer");
         let truth = if plain { media::matches(rest) } else { TriState::Unknown };
         let truth = truth.and(self.may_import);
-        let scope = RuleScope { imports: self.scope.imports + 1, ..self.deeper() };
+        let scope = RuleScope { imports: self.scope.imports + 1, ..self.nested_scope() };
         let scope = self.sheet.within(scope, truth, rest);
         self.sheet.read(&css, &scope);
     }
@@ -397,7 +398,7 @@ impl<'i> AtRuleParser<'i> for RuleParser<'_> {
         _: &ParserState,
         input: &mut Parser<'i>,
     ) -> Result<(), ParseError<()>> {
-        let scope = self.deeper();
+        let scope = self.nested_scope();
         match prelude {
             AtRulePrelude::Condition(truth, condition) => {
                 let scope = self.sheet.within(scope, truth, &condition);
@@ -498,7 +499,7 @@ impl<'i> QualifiedRuleParser<'i> for RuleParser<'_> {
         input: &mut Parser<'i>,
     ) -> Result<(), ParseError<()>> {
         self.may_import = TriState::No;
-        let scope = RuleScope { parents: Some(list), ..self.deeper() };
+        let scope = RuleScope { parents: Some(list), ..self.nested_scope() };
         self.block(input, scope);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use cssparser::{Parser, Token};
 
 use super::{
-    longhand::{far, font_size, grid_rows, line_height, line_style, longhand, names},
+    longhand::{font_size, grid_rows, line_height, line_style, longhand, names, out_of_viewport},
     paint,
     property::{Property, Shorthand},
     token::{components, keyword},
@@ -54,9 +54,9 @@ fn parse_shorthand(shorthand: Shorthand, property: Property, text: &str, base: R
         Shorthand::Font => font(property, text, base),
         Shorthand::Animation => Some(animation(property, text)),
         Shorthand::Flex => flex(property, text, base),
-        Shorthand::Grid if property == Property::GridColumns => Some(far(&mut Parser::new(text))),
+        Shorthand::Grid if property == Property::GridColumns => Some(out_of_viewport(&mut Parser::new(text))),
         Shorthand::Grid => Some(grid_rows(&mut Parser::new(text))),
-        Shorthand::Border => Some(far(&mut Parser::new(text))),
+        Shorthand::Border => Some(out_of_viewport(&mut Parser::new(text))),
         Shorthand::Outline => outline(text, base),
         Shorthand::Decoration => decoration(property, text, base),
         Shorthand::Stroke => stroke(property, text, base),

@@ -30,13 +30,13 @@ pub(in crate::html) struct ComputedStyle {
 }
 
 /// The precedence of a declaration: origin and importance, layer, specificity, position.
-type Weight = (u8, usize, u32, usize);
+type CascadePriority = (u8, usize, u32, usize);
 
 /// The declaration with the highest precedence for each property.
 pub(in crate::html) struct Cascade<'a> {
-    author: [Option<(Weight, &'a Declaration)>; COUNT],
-    browser: [Option<(Weight, &'a Declaration)>; COUNT],
-    custom: BTreeMap<&'a str, (Weight, &'a Declaration)>,
+    author: [Option<(CascadePriority, &'a Declaration)>; COUNT],
+    browser: [Option<(CascadePriority, &'a Declaration)>; COUNT],
+    custom: BTreeMap<&'a str, (CascadePriority, &'a Declaration)>,
     budget: &'a WorkBudget,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Cascade<'a> {
     }
 }
 
-fn weight(origin: DeclarationOrigin, important: bool, position: usize) -> Weight {
+fn weight(origin: DeclarationOrigin, important: bool, position: usize) -> CascadePriority {
     let last = usize::MAX;
     match (origin, important) {
         (DeclarationOrigin::Browser(specificity, order), _) => (0, 0, specificity, order),

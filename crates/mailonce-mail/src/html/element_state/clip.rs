@@ -93,7 +93,7 @@ impl ElementState {
 
     /// Whether text does not fit into one of the boxes around it.
     pub(super) fn is_clipped(&mut self, text: &str) -> bool {
-        if hides_behind_blanks(text, &self.style) {
+        if has_text_behind_spaces(text, &self.style) {
             return true;
         }
         let Some(extent) = TextExtent::of(text, &self.style, self.line_height()) else { return false };
@@ -133,7 +133,7 @@ impl ElementState {
 }
 
 /// Whether a line has so many spaces that the words after them are out of sight.
-fn hides_behind_blanks(text: &str, style: &ComputedStyle) -> bool {
+fn has_text_behind_spaces(text: &str, style: &ComputedStyle) -> bool {
     let preserved = style.is(P::WhiteSpace, "pre");
     if !preserved && !style.is(P::WhiteSpace, "nowrap") {
         return false;

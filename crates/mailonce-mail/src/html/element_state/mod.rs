@@ -50,9 +50,9 @@ const REPLACED_ELEMENTS: &[&str] = &[
     "portal",
 ];
 
-/// Text that an element covers.
+/// The text that an element covers.
 #[derive(Debug)]
-pub(super) struct Cover {
+pub(super) struct CoveredText {
     /// All text below this node is covered, except inside the element.
     pub(super) node: NodeId,
     pub(super) element: NodeId,
@@ -67,7 +67,7 @@ pub(super) struct PageState {
     /// Whether overflow is hidden on the page itself, so that it does not scroll.
     clips_overflow: bool,
     /// Text that is covered.
-    pub(super) covers: Vec<Cover>,
+    pub(super) covers: Vec<CoveredText>,
 }
 
 impl Default for PageState {
@@ -196,7 +196,7 @@ impl ElementState {
                 let group = tree.node(id).parent;
                 let table = group.filter(|group| tree.name(*group) != "colgroup");
                 let table = table.or(group.and_then(|group| tree.node(group).parent));
-                page.covers.extend(table.map(|node| Cover { node, element: id }));
+                page.covers.extend(table.map(|node| CoveredText { node, element: id }));
             }
             _ => {}
         }

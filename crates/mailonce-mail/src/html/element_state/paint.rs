@@ -2,7 +2,7 @@
 
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "an uncomputed value is NaN and must count as hidden")]
 
-use super::{Cover, ElementState, PageState};
+use super::{CoveredText, ElementState, PageState};
 use crate::html::{
     css::{colour::Colour, property::Property as P, style::ComputedStyle, value::ComputedValue},
     tree::{HtmlTree, NodeId, ROOT},
@@ -42,7 +42,7 @@ impl ElementState {
         let behind_text = style.is(P::BackgroundClip, "text") || style.is(P::Display, "contents");
         let colour = style.colour(P::BackgroundColor);
         if !behind_text {
-            let painted: Vec<Colour> = below.iter().map(|background| colour.painted_over(*background)).collect();
+            let painted: Vec<Colour> = below.iter().map(|background| colour.blend_over(*background)).collect();
             // Part of the text overflows a box that is smaller than the text, onto the backgrounds below.
             let small =
                 self.is_box() && (self.height().is_some_and(|h| h < 16.0) || self.width().is_some_and(|w| w < 30.0));
@@ -69,11 +69,11 @@ impl ElementState {
         if let ComputedValue::Image(image) = self.style.get(P::BackgroundImage) {
             self.background_unknown |= image.is_embedded;
             let background = below.first().copied().unwrap_or(Colour::WHITE);
-            below.extend(image.colours.iter().map(|colour| colour.painted_over(background)));
+            below.extend(image.colours.iter().map(|colour| colour.blend_over(background)));
         }
         if let ComputedValue::Shadow(shadow) = self.style.get(P::BoxShadow) {
             let background = below.first().copied().unwrap_or(Colour::WHITE);
-            below.extend(shadow.inset_colour.map(|colour| colour.painted_over(background)));
+            below.extend(shadow.inset_colour.map(|colour| colour.blend_over(background)));
         }
     }
 
@@ -91,7 +91,7 @@ impl ElementState {
         if self.is_out_of_flow() {
             if (replaced || wide_shadow || self.is_large()) && !self.is_tiny() {
                 // The element may extend beyond its containing block.
-                page.covers.push(Cover { node: ROOT, element: self.id });
+                page.covers.push(CoveredText { node: ROOT, element: self.id });
             }
             return;
         }
@@ -105,7 +105,7 @@ impl ElementState {
         let above = replaced || style.is(P::Display, "atomic") || self.is_positioned();
         if wide_shadow || moved || shifted || up && above {
             let over = tree.node(self.id).parent.and_then(|parent| tree.node(parent).parent.or(Some(parent)));
-            page.covers.push(Cover { node: over.unwrap_or(ROOT), element: self.id });
+            page.covers.push(CoveredText { node: over.unwrap_or(ROOT), element: self.id });
         }
     }
 
@@ -117,7 +117,7 @@ impl ElementState {
             let positioned = self.is_positioned();
             self.is_hidden |= positioned;
             if !positioned {
-                page.covers.push(Cover { node: self.origin.id, element: id });
+                page.covers.push(CoveredText { node: self.origin.id, element: id });
             }
         }
     }

@@ -55,7 +55,7 @@ impl ElementState {
     /// Whether the first line or letter is hidden or moved away with this style.
     pub(in crate::html) fn hides_start_with(&self, style: &ComputedStyle) -> bool {
         let colour = style.colour(P::BackgroundColor);
-        let backgrounds: Vec<Colour> = self.backgrounds.iter().map(|below| colour.painted_over(*below)).collect();
+        let backgrounds: Vec<Colour> = self.backgrounds.iter().map(|below| colour.blend_over(*below)).collect();
         let is_moved = [P::MarginLeft, P::MarginTop, P::MarginRight, P::PaddingLeft]
             .iter()
             .any(|side| style.length(*side).is_some_and(|size| !(size > -MIN_MOVE_PX && size < 4.0 * MIN_MOVE_PX)));

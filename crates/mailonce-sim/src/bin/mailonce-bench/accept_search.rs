@@ -52,7 +52,7 @@ mod tests {
     use super::{order, row_name};
 
     #[test]
-    fn pairs_begin_in_turn() {
+    fn pairs_alternate_their_order() {
         let names = |pair| order(pair).map(row_name);
         assert_eq!(names(0), ["accept-search-on", "accept-search-off"]);
         assert_eq!(names(1), ["accept-search-off", "accept-search-on"]);

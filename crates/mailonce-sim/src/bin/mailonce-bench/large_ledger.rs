@@ -27,9 +27,9 @@ const FILL_CONNECTIONS: usize = 4;
 const RUNS: u64 = 100;
 const WARM_UP_RUNS: u64 = 10;
 
-/// What the pages of a query must contain, so that a wrong answer is not taken for a quick one.
+/// What each page of a query must contain. Without this check, a wrong answer could pass as a fast one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expected {
+enum ExpectedPage {
     Rows,
     NoRows,
     /// A page of a scan that found nothing yet may be empty.
@@ -42,11 +42,11 @@ struct PageQuery {
     name: &'static str,
     /// The path of the n-th run.
     path: Box<dyn Fn(u64) -> String>,
-    expected: Expected,
+    expected: ExpectedPage,
 }
 
 impl PageQuery {
-    fn new(name: &'static str, expected: Expected, path: impl Fn(u64) -> String + 'static) -> Self {
+    fn new(name: &'static str, expected: ExpectedPage, path: impl Fn(u64) -> String + 'static) -> Self {
         Self { name, path: Box::new(path), expected }
     }
 
@@ -65,9 +65,9 @@ impl PageQuery {
             ensure!(reply.status == 200, "GET {path}: expected 200, got {}: {}", reply.status, reply.body);
             let rows = reply.body["data"].as_array().map_or(0, Vec::len);
             let right = match self.expected {
-                Expected::Rows => rows > 0,
-                Expected::NoRows => rows == 0,
-                Expected::Any => true,
+                ExpectedPage::Rows => rows > 0,
+                ExpectedPage::NoRows => rows == 0,
+                ExpectedPage::Any => true,
             };
             ensure!(right, "GET {path}: got {rows} rows, expected {:?}", self.expected);
         }
@@ -174,13 +174,13 @@ fn wait_until(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> 
 fn list_queries(ledger: &LargeLedger) -> Vec<PageQuery> {
     let middle = ledger.middle_id();
     vec![
-        PageQuery::new("first", Expected::Rows, |_| "/v1/emails?limit=100".to_owned()),
-        PageQuery::new("deep", Expected::Rows, move |_| format!("/v1/emails?limit=100&cursor={middle}")),
-        PageQuery::new("state", Expected::Rows, |_| "/v1/emails?limit=100&state=sent".to_owned()),
-        PageQuery::new("rare-state", Expected::Rows, |_| "/v1/emails?limit=100&state=cancelled".to_owned()),
-        PageQuery::new("no-state", Expected::NoRows, |_| "/v1/emails?limit=100&state=failed".to_owned()),
-        PageQuery::new("recipient", Expected::Any, |run| format!("/v1/emails?limit=100&to={}", user_address(run))),
-        PageQuery::new("needs-you", Expected::NoRows, |_| "/v1/stats?hours=0".to_owned()),
+        PageQuery::new("first", ExpectedPage::Rows, |_| "/v1/emails?limit=100".to_owned()),
+        PageQuery::new("deep", ExpectedPage::Rows, move |_| format!("/v1/emails?limit=100&cursor={middle}")),
+        PageQuery::new("state", ExpectedPage::Rows, |_| "/v1/emails?limit=100&state=sent".to_owned()),
+        PageQuery::new("rare-state", ExpectedPage::Rows, |_| "/v1/emails?limit=100&state=cancelled".to_owned()),
+        PageQuery::new("no-state", ExpectedPage::NoRows, |_| "/v1/emails?limit=100&state=failed".to_owned()),
+        PageQuery::new("recipient", ExpectedPage::Any, |run| format!("/v1/emails?limit=100&to={}", user_address(run))),
+        PageQuery::new("needs-you", ExpectedPage::NoRows, |_| "/v1/stats?hours=0".to_owned()),
     ]
 }
 
@@ -189,18 +189,20 @@ fn search_queries() -> Vec<PageQuery> {
     let search = |terms: &str| format!("/v1/search?in=emails&limit=50&q={terms}");
     let mut queries: Vec<PageQuery> = MARKED_WORDS
         .into_iter()
-        .map(|(name, word)| PageQuery::new(name, Expected::Rows, move |_| search(word)))
+        .map(|(name, word)| PageQuery::new(name, ExpectedPage::Rows, move |_| search(word)))
         .collect();
     queries.extend([
-        PageQuery::new("words", Expected::Rows, move |run| {
+        PageQuery::new("words", ExpectedPage::Rows, move |run| {
             search(&format!("{}%20{}", search_word(run), search_word(run + 1)))
         }),
-        PageQuery::new("phrase", Expected::Rows, move |_| search("%22common%20half%22")),
-        PageQuery::new("without", Expected::Rows, move |_| search("common%20-half")),
-        PageQuery::new("missing", Expected::NoRows, move |run| search(&format!("missing{run}"))),
-        PageQuery::new("recipient", Expected::Rows, move |run| search(&format!("to:{}", user_address(run)))),
-        PageQuery::new("sender", Expected::Rows, move |run| search(&format!("from:agent-{}@example.com", run % 40))),
-        PageQuery::new("state", Expected::Rows, move |_| search("state:sent%20common")),
+        PageQuery::new("phrase", ExpectedPage::Rows, move |_| search("%22common%20half%22")),
+        PageQuery::new("without", ExpectedPage::Rows, move |_| search("common%20-half")),
+        PageQuery::new("missing", ExpectedPage::NoRows, move |run| search(&format!("missing{run}"))),
+        PageQuery::new("recipient", ExpectedPage::Rows, move |run| search(&format!("to:{}", user_address(run)))),
+        PageQuery::new("sender", ExpectedPage::Rows, move |run| {
+            search(&format!("from:agent-{}@example.com", run % 40))
+        }),
+        PageQuery::new("state", ExpectedPage::Rows, move |_| search("state:sent%20common")),
     ]);
     queries
 }

@@ -66,8 +66,8 @@ pub(crate) fn send_mails(children: &ChildProcesses, home: &Path, at: SocketAddr,
     Ok(())
 }
 
-/// Whether it can be started: Postfix gives each of its programs another user, which only root may.
-pub(crate) fn is_possible() -> bool {
+/// Whether this process can start Postfix. Only root can, because each Postfix program runs as another user.
+pub(crate) fn can_start() -> bool {
     rustix::process::geteuid().is_root()
 }
 

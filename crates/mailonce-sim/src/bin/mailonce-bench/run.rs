@@ -222,7 +222,7 @@ impl BenchSession<'_> {
         if !args.wants(Figure::Postfix) {
             return;
         }
-        if postfix::is_possible() {
+        if postfix::can_start() {
             self.measure_and_record(Figure::Postfix.name(), EMAILS, || postfix::measure(args, children, work));
         } else {
             self.skip(Figure::Postfix, "a Postfix can be started by root alone");
@@ -261,7 +261,7 @@ impl BenchSession<'_> {
             });
         }
         if args.wants(Figure::PostfixIn) {
-            if postfix::is_possible() {
+            if postfix::can_start() {
                 self.measure_and_record(Figure::PostfixIn.name(), MAILS, || {
                     postfix::measure_accept(args, children, work)
                 });

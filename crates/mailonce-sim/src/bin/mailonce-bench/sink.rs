@@ -132,7 +132,7 @@ mod tests {
     use super::{is_port_taken, last_count};
 
     #[test]
-    fn the_last_whole_counter_counts() {
+    fn the_last_complete_counter_is_read() {
         assert_eq!(last_count(b""), 0);
         assert_eq!(last_count(b"sess=0 quit=0 mesg=1\rsess=1 quit=0 mesg=42\r"), 42);
         assert_eq!(last_count(b"sess=0 quit=0 mesg=41\rsess=1 quit=0 mesg=4"), 41);

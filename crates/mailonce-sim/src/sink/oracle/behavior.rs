@@ -207,7 +207,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn the_same_seed_gives_the_same_whims_in_any_order() {
+    fn the_same_seed_gives_the_same_actions_in_any_order() {
         let (one, other) = (SinkBehavior::new(7, FaultRates::ALL_FAULTS), SinkBehavior::new(7, FaultRates::ALL_FAULTS));
         let names: Vec<String> = (0..50).map(|n| format!("m{n}@example.org")).collect();
         let draw_two =
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn every_whim_comes_and_calm_ends_them() {
+    fn every_fault_action_occurs_and_set_calm_ends_them() {
         let behavior = SinkBehavior::new(3, FaultRates::ALL_FAULTS);
         let seen: Vec<SinkAction> = (0..2_000).map(|n| behavior.next_action(&format!("m{n}@example.org"))).collect();
         for name in

@@ -180,11 +180,12 @@ impl SinkSession {
                 sleep(after).await;
                 self.write_reply(usual.as_bytes()).await.map(|()| true)
             }
-            Some(act) => self.misbehave(act).await.map(|()| false),
+            Some(act) => self.run_action(act).await.map(|()| false),
         }
     }
 
-    pub(super) async fn misbehave(&mut self, act: SmtpAction) -> SessionResult {
+    /// Runs the scripted action in place of the usual reply.
+    pub(super) async fn run_action(&mut self, act: SmtpAction) -> SessionResult {
         match act {
             SmtpAction::Reply(bytes) | SmtpAction::ReplyWithExtra(bytes) => self.write_reply(&bytes).await,
             SmtpAction::ReplyAndClose(bytes) => {

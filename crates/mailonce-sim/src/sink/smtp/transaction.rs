@@ -95,12 +95,12 @@ impl SinkSession {
             }
             Some(SmtpAction::AcceptThen(then)) => {
                 self.accept_mail(bytes);
-                return self.misbehave(*then).await;
+                return self.run_action(*then).await;
             }
             Some(act) => {
                 self.log_mail(&bytes, false);
                 self.reset_transaction();
-                return self.misbehave(act).await;
+                return self.run_action(act).await;
             }
         }
         self.write_reply(usual.as_bytes()).await
@@ -160,7 +160,7 @@ impl SinkSession {
                 let act = self.action_at(SmtpStep::Body, "");
                 if let Some(act) = act {
                     self.log_cut_body(&act);
-                    self.misbehave(act).await?;
+                    self.run_action(act).await?;
                 }
             }
             if line == b".\r\n" && (bytes.is_empty() || bytes.ends_with(b"\r\n")) {

@@ -77,7 +77,7 @@ pub(in crate::world) fn alter_due_unknowns(due: &mut Vec<(Email, u16)>) {
 }
 
 /// The error of a commit whose answer was lost.
-pub(in crate::world) fn lost_commit(why: String) -> StoreError {
+pub(in crate::world) fn lost_commit_error(why: String) -> StoreError {
     if is_on("lost-lease-kept") { StoreError::Unreachable(why) } else { StoreError::CommitUnknown(why) }
 }
 

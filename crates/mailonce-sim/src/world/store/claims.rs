@@ -50,8 +50,8 @@ impl ClaimStore for FaultyStore {
         self.call_with_faults("claims", false, self.inner.claims(team, query)).await
     }
 
-    async fn lapse_claims(&self, max: usize, clock: ClaimClock) -> Result<Vec<Claim>> {
-        self.call_with_faults("lapse_claims", true, self.inner.lapse_claims(max, clock)).await
+    async fn apply_claim_deadlines(&self, max: usize, clock: ClaimClock) -> Result<Vec<Claim>> {
+        self.call_with_faults("apply_claim_deadlines", true, self.inner.apply_claim_deadlines(max, clock)).await
     }
 
     async fn unknown_claims(&self, after: Option<ClaimId>, limit: usize) -> Result<Vec<Claim>> {

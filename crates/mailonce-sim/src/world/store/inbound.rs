@@ -24,7 +24,7 @@ impl FaultyStore {
     /// Acknowledges a mail before its commit.
     async fn ack_mail_before_commit(&self, arrival: InboundMail, now: Time) -> Vec<ReceiveResult> {
         self.process.wait_while_paused().await;
-        let results = arrival.deliveries.iter().map(|parcel| ReceiveResult::Stored(parcel.id)).collect();
+        let results = arrival.deliveries.iter().map(|new_delivery| ReceiveResult::Stored(new_delivery.id)).collect();
         let (inner, body) = (Arc::clone(&self.inner), Arc::clone(&self.process));
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(300)).await;

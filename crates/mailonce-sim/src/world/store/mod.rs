@@ -90,7 +90,7 @@ impl FaultyStore {
         self.process.wait_while_paused().await;
         if writes && shared.draw_fault(FaultKind::LostCommit) {
             shared.record_fault(FaultKind::LostCommit, vec!["nobody".into()]);
-            return Err(ports::lost_commit("the answer to the commit was lost".into()));
+            return Err(ports::lost_commit_error("the answer to the commit was lost".into()));
         }
         answer
     }

@@ -25,7 +25,8 @@ impl OauthStore for FaultyStore {
         self.call_with_faults("oauth_client", false, self.inner.oauth_client(id)).await
     }
 
-    async fn keep_oauth_client(&self, id: OauthClientId, now: Time) -> Result<bool> {
-        self.call_with_faults("keep_oauth_client", true, self.inner.keep_oauth_client(id, now)).await
+    async fn mark_oauth_client_connected(&self, id: OauthClientId, now: Time) -> Result<bool> {
+        self.call_with_faults("mark_oauth_client_connected", true, self.inner.mark_oauth_client_connected(id, now))
+            .await
     }
 }

@@ -208,7 +208,7 @@ pub(super) async fn call_store(store: &TestStore, request: ClaimCall, now: Time)
         ClaimCall::Apply(team, id, action, call) => {
             ClaimAnswer::Apply(store.apply_claim_action(team, id, action, call, clock(now)).await.unwrap())
         }
-        ClaimCall::Lapse(max, clock) => ClaimAnswer::Claims(store.lapse_claims(max, clock).await.unwrap()),
+        ClaimCall::Lapse(max, clock) => ClaimAnswer::Claims(store.apply_claim_deadlines(max, clock).await.unwrap()),
         ClaimCall::Forget(max) => ClaimAnswer::Forget(store.forget_claims(max, now).await.unwrap()),
         ClaimCall::List(team, query) => ClaimAnswer::Claims(store.claims(team, query).await.unwrap()),
         ClaimCall::Stop(stop) => ClaimAnswer::Stop(store.create_stop(stop, None, now).await.unwrap()),

@@ -8,7 +8,7 @@ use mailonce_core::{
     },
     inbox::{
         CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings,
-        artifact::{Artifact, ConsumeRequest, ConsumeResult, Holdings, MarkAppliedResult},
+        artifact::{Artifact, ConsumeRequest, ConsumeResult, HeldArtifacts, MarkAppliedResult},
         candidate_addresses,
         message::{FileMessageResult, Message, MessagePage, MessagePosition, MessageQuery, MessageState, NewMessage},
         watch::{SpendResendResult, Watch},
@@ -23,8 +23,8 @@ use crate::conformance::{
     fixtures::{
         handoffs::node_id,
         inbound::{
-            all_messages, consume_request, fetched_mail, from_own_address, from_sender, in_reply_to, keyed_delivery,
-            new_inbox, new_message, unleased_mail, with_artifacts, with_passed_auth, written_by_machine,
+            all_messages, automatic_message, consume_request, fetched_mail, from_own_address, from_sender, in_reply_to,
+            keyed_delivery, new_inbox, new_message, unleased_mail, with_artifacts, with_passed_auth,
         },
     },
     next_id,
@@ -197,8 +197,8 @@ impl InboundState {
             }
             InboundCommand::Consume { artifact, purpose, only_after, call } => {
                 let id = by_recency(&self.artifacts, *artifact)?;
-                let holdings = only_after.map(|after| Holdings { after, known: Vec::new() });
-                let request = ConsumeRequest { holdings, ..consume_request(&format!("run-{purpose}")) };
+                let held_before = only_after.map(|after| HeldArtifacts { after, known: Vec::new() });
+                let request = ConsumeRequest { held_before, ..consume_request(&format!("run-{purpose}")) };
                 InboundCall::Consume(team, id, request, operation(call))
             }
             InboundCommand::MarkApplied(recency, purpose) => {
@@ -298,7 +298,7 @@ impl MessageSpec {
         let message = if self.has_other_sender { from_sender(message, "other@sender.test") } else { message };
         let mut message = match self.author {
             0 => from_own_address(message),
-            1 | 2 => written_by_machine(message, self.author == 1),
+            1 | 2 => automatic_message(message, self.author == 1),
             _ => message,
         };
         if self.skipped {

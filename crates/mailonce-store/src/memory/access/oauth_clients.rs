@@ -48,7 +48,7 @@ impl OauthStore for Memory {
         Ok(self.lock_tables().access.oauth_clients.get(&id).cloned())
     }
 
-    async fn keep_oauth_client(&self, id: OauthClientId, now: Time) -> Result<bool> {
+    async fn mark_oauth_client_connected(&self, id: OauthClientId, now: Time) -> Result<bool> {
         let mut tables = self.lock_tables();
         let client = tables.access.oauth_clients.get_mut(&id);
         Ok(client.map(|client| client.connected_at = client.connected_at.or(Some(now))).is_some())

@@ -112,13 +112,13 @@ impl Tables {
         IdempotentResult::Done(done)
     }
 
-    fn lapse_claims(&mut self, max: usize, clock: ClaimClock) -> Vec<Claim> {
+    fn apply_claim_deadlines(&mut self, max: usize, clock: ClaimClock) -> Vec<Claim> {
         let mut changed = Vec::new();
         let mut due: Vec<Claim> =
             self.claims.claims.values().filter(|claim| claim.due_at().is_some()).cloned().collect();
         due.sort_by_key(Claim::due_at);
         for mut claim in due {
-            let events = claim.lapse(clock);
+            let events = claim.apply_deadlines(clock);
             if changed.len() == max || events.is_empty() {
                 continue;
             }
@@ -176,8 +176,8 @@ impl ClaimStore for Memory {
         Ok(rows.take(query.limit).cloned().collect())
     }
 
-    async fn lapse_claims(&self, max: usize, clock: ClaimClock) -> Result<Vec<Claim>> {
-        Ok(self.lock_tables().lapse_claims(max, clock))
+    async fn apply_claim_deadlines(&self, max: usize, clock: ClaimClock) -> Result<Vec<Claim>> {
+        Ok(self.lock_tables().apply_claim_deadlines(max, clock))
     }
 
     async fn unknown_claims(&self, after: Option<ClaimId>, limit: usize) -> Result<Vec<Claim>> {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::{Alias, CallOrigin},
     control::audit::{
-        AuditPage, ChainEnds, UsedName,
+        AuditNameRef, AuditPage, ChainEnds,
         act::Act,
         chain::{self, AuditRow},
         wants_events,
@@ -74,7 +74,7 @@ impl AuditTables {
         if let Some(last) = old.last() {
             chain.ends = ChainEnds { start: last.link(), ..chain.ends };
         }
-        for name in UsedName::of_rows(&old) {
+        for name in AuditNameRef::of_rows(&old) {
             let needle = name.needle().as_bytes();
             let is_used =
                 chain.rows.iter().any(|row| row.entry.windows(needle.len().max(1)).any(|part| part == needle));

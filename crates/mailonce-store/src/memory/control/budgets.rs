@@ -2,7 +2,8 @@
 
 use mailonce_core::{
     control::budget::{
-        BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS, gives_back_charges,
+        BudgetCounter, BudgetUsage, Charge, ChargeMove, ExceededBudget, RecordedCharge, USAGE_RETENTION_MS,
+        must_refund_charges,
     },
     id::{EmailId, TeamId},
     outbound::email::Email,
@@ -43,19 +44,19 @@ impl ControlTables {
 
     /// Moves the charges of a rescheduled email to the periods of its new time. Changes nothing if a budget would be
     /// exceeded.
-    pub(crate) fn move_charges(&mut self, email: &Email, wanted: &[Charge], now: Time) -> Option<Overrun> {
+    pub(crate) fn move_charges(&mut self, email: &Email, wanted: &[Charge], now: Time) -> Option<ExceededBudget> {
         let moved = ChargeMove::plan(email, &self.recorded_charges(email.id), wanted, now);
-        let exceeded = self.usage_of(email.team, &moved.new_charges).exceeded_later(&moved.new_charges);
+        let exceeded = self.usage_of(email.team, &moved.new_charges).exceeded_after_acceptance(&moved.new_charges);
         if exceeded.is_none() {
             self.charge(email.team, email.id, &moved.new_charges);
-            self.refund(email.team, &moved.give_back);
+            self.refund(email.team, &moved.refunds);
         }
         exceeded
     }
 
     /// Gives the charges of an email back, once, if it surely was not sent.
-    pub(crate) fn give_back_if_unsent(&mut self, before: &Email, after: &Email) {
-        if gives_back_charges(before, after) {
+    pub(crate) fn refund_if_unsent(&mut self, before: &Email, after: &Email) {
+        if must_refund_charges(before, after) {
             self.refund(after.team, &self.recorded_charges(after.id));
             self.charges.retain(|(email, _), _| *email != after.id);
         }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use mailonce_core::{
     conversation::{
-        caps::ReplyTally,
+        caps::RecentReplyTimes,
         message_progress::{Acknowledgement, MessageLeaseRef},
         reply_guards::{self, NewReply, ReplyContext, ReplyResult, ReplyVerdict},
         thread::{
@@ -33,7 +33,7 @@ use super::{Memory, Tables, inbound::tables::InboundTables, outbound::tables::Ou
 pub(crate) struct ConversationTables {
     pub(crate) threads: BTreeMap<ThreadId, Thread>,
     pub(crate) emails: BTreeMap<ThreadId, BTreeSet<EmailId>>,
-    pub(crate) person_tallies: BTreeMap<(TeamId, [u8; 16]), ReplyTally>,
+    pub(crate) person_tallies: BTreeMap<(TeamId, [u8; 16]), RecentReplyTimes>,
     /// Fingerprints of recent emails by team and the hash of sender and recipients, oldest first.
     pub(crate) recent_fingerprints: BTreeMap<(TeamId, [u8; 16]), Vec<(Time, EmailId, ContentFingerprint)>>,
 }
@@ -266,7 +266,7 @@ impl OutboundTables {
 
 impl ConversationTables {
     pub(crate) fn thread_of(&self, message: &Message, now: Time) -> Thread {
-        self.threads.get(&message.thread).cloned().unwrap_or_else(|| Thread::started_by(message, now))
+        self.threads.get(&message.thread).cloned().unwrap_or_else(|| Thread::from_first_message(message, now))
     }
 
     pub(crate) fn remember_fingerprint(&mut self, fingerprint: ContentFingerprint, email: &Email, now: Time) {

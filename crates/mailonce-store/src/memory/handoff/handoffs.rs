@@ -81,7 +81,7 @@ impl Tables {
         if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
             return answer;
         }
-        let acted = self.apply_unless_known(team, id, act, now);
+        let acted = self.apply_unless_duplicate(team, id, act, now);
         if let (Some(operation), HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = (operation, &acted) {
             self.outbound.bind_operation(operation);
         }
@@ -91,8 +91,14 @@ impl Tables {
         IdempotentResult::Done(acted)
     }
 
-    /// Applies an action, unless it records evidence that is recorded already.
-    fn apply_unless_known(&mut self, team: TeamId, id: EmailId, act: &HandoffAction, now: Time) -> HandoffActionResult {
+    /// Applies an action, unless it adds evidence that is already recorded.
+    fn apply_unless_duplicate(
+        &mut self,
+        team: TeamId,
+        id: EmailId,
+        act: &HandoffAction,
+        now: Time,
+    ) -> HandoffActionResult {
         let anybody = self.outbound.emails.get(&id).filter(|_| mutant!("act-of-any-team")).cloned();
         let Some(mut email) = anybody.or_else(|| self.outbound.email_of_team(team, id)) else {
             return HandoffActionResult::Missing;
@@ -130,7 +136,7 @@ impl Tables {
             self.outbound.schedule_sweep(&email, Time(i64::MIN));
             self.outbound.emails.insert(id, email.clone());
             self.control.charge(team, id, &effects.charges);
-            self.control.give_back_if_unsent(&before, &email);
+            self.control.refund_if_unsent(&before, &email);
             self.update_message_progress(&before, &email, now);
         }
         HandoffActionResult::Applied(effects.status, email)
@@ -195,7 +201,7 @@ impl Tables {
         recovered.notices = self.events.webhooks.reclaim_notices(alive, max, now);
         for (team, id, number, holder) in left {
             if let HandoffActionResult::Applied(HandoffActionStatus::Done, email) =
-                self.apply_unless_known(team, id, &HandoffAction::Crash { number, holder }, now)
+                self.apply_unless_duplicate(team, id, &HandoffAction::Crash { number, holder }, now)
             {
                 recovered.count_handoff(&email, number);
                 changed.push(email);

@@ -18,36 +18,39 @@ use crate::memory::{
 
 impl Tables {
     pub(crate) fn receive(&mut self, arrival: InboundMail, now: Time) -> Vec<ReceiveResult> {
-        let InboundMail { raw, leased_to: reader, deliveries: parcels } = arrival;
+        let InboundMail { raw, leased_to: reader, deliveries: new_deliveries } = arrival;
         let mut kept = None;
-        parcels.into_iter().map(|parcel| self.receive_one(parcel, &raw, reader, &mut kept, now)).collect()
+        new_deliveries
+            .into_iter()
+            .map(|new_delivery| self.receive_one(new_delivery, &raw, reader, &mut kept, now))
+            .collect()
     }
 
     /// Stores one recipient's delivery. `kept` is the id under which the raw bytes are stored, once they are.
     fn receive_one(
         &mut self,
-        mut parcel: NewDelivery,
+        mut new_delivery: NewDelivery,
         raw: &Arc<[u8]>,
         reader: Option<NodeId>,
         kept: &mut Option<DeliveryId>,
         now: Time,
     ) -> ReceiveResult {
-        if let Some(before) = self.inbound.delivery(parcel.team, parcel.id) {
+        if let Some(before) = self.inbound.delivery(new_delivery.team, new_delivery.id) {
             // The same id: this call is a retry.
-            return before.receive_result(parcel.suppression.is_some());
+            return before.receive_result(new_delivery.suppression.is_some());
         }
-        if parcel.required_inbox().is_some_and(|inbox| self.inbound.inbox(parcel.team, inbox).is_none()) {
-            parcel.refuse_missing_inbox();
+        if new_delivery.required_inbox().is_some_and(|inbox| self.inbound.inbox(new_delivery.team, inbox).is_none()) {
+            new_delivery.refuse_missing_inbox();
         }
-        let refused = parcel.suppression.is_some();
-        let (id, key) = ((parcel.team, parcel.dedup_key), (parcel.id, parcel.dedup_until));
+        let refused = new_delivery.suppression.is_some();
+        let (id, key) = ((new_delivery.team, new_delivery.dedup_key), (new_delivery.id, new_delivery.dedup_until));
         let known = self.inbound.delivery_keys.get(&id).filter(|(_, until)| *until > now && !refused);
         let delivery = match known.map(|(of, _)| *of) {
             Some(of) => {
                 let message = self.inbound.deliveries.get(&of).and_then(|first| first.delivery.message);
-                Delivery::duplicate(parcel, of, message, now)
+                Delivery::duplicate(new_delivery, of, message, now)
             }
-            None => Delivery::new(parcel, reader.is_some(), now),
+            None => Delivery::new(new_delivery, reader.is_some(), now),
         };
         let waits = delivery.state == DeliveryState::Waiting;
         if waits {

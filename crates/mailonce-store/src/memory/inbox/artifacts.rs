@@ -30,10 +30,10 @@ impl Tables {
         let Some(artifact) = self.inbound.artifact(team, id) else {
             return IdempotentResult::Done(ConsumeResult::Missing);
         };
-        if let Some(holdings) = &taking.holdings {
+        if let Some(held_before) = &taking.held_before {
             let place = (team, artifact.inbox);
-            let held = self.inbound.held_artifacts(place, artifact.kind, holdings.after, &taking.purpose);
-            if let Some(other) = holdings.taken_meanwhile(held) {
+            let held = self.inbound.held_artifacts(place, artifact.kind, held_before.after, &taking.purpose);
+            if let Some(other) = held_before.concurrently_taken(held) {
                 return IdempotentResult::Done(ConsumeResult::TookMeanwhile(other));
             }
         }

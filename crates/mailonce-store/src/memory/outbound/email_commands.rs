@@ -195,7 +195,7 @@ impl Memory {
                 if let Some(event) = event.filter(|_| !mutant!("cancel-unsaved")) {
                     let at = event.at;
                     tables.save_email(&email, event);
-                    tables.control.give_back_if_unsent(&before, &email);
+                    tables.control.refund_if_unsent(&before, &email);
                     tables.update_message_progress(&before, &email, at);
                     self.notify_email_changed(&email);
                 }

@@ -27,7 +27,7 @@ const INSERT: &str = "
 const REMOVE_EXCESS: &str = "
     DELETE FROM oauth_clients WHERE connected_at IS NULL AND id IN (
         SELECT id FROM oauth_clients WHERE connected_at IS NULL ORDER BY created_at DESC, id DESC OFFSET $1)";
-const KEEP: &str = "UPDATE oauth_clients SET connected_at = coalesce(connected_at, $2) WHERE id = $1";
+const MARK_CONNECTED: &str = "UPDATE oauth_clients SET connected_at = coalesce(connected_at, $2) WHERE id = $1";
 
 fn read_client(row: &Row) -> TxResult<OauthClient> {
     let network: &[u8] = row.try_get(1)?;
@@ -79,7 +79,7 @@ async fn read(shared: &SharedState, id: OauthClientId) -> TxResult<Option<OauthC
 async fn keep(shared: &SharedState, id: OauthClientId, now: Time) -> TxResult<bool> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
-    let kept = execute(&tx, KEEP, &[&id.0, &now.0]).await? == 1;
+    let kept = execute(&tx, MARK_CONNECTED, &[&id.0, &now.0]).await? == 1;
     shared.commit(tx, 1).await?;
     Ok(kept)
 }
@@ -98,7 +98,7 @@ impl OauthStore for Postgres {
         when_durable!(self, call_until_final!(read(&self.shared, id)))
     }
 
-    async fn keep_oauth_client(&self, id: OauthClientId, now: Time) -> Result<bool> {
+    async fn mark_oauth_client_connected(&self, id: OauthClientId, now: Time) -> Result<bool> {
         when_durable!(self, call_until_final!(keep(&self.shared, id, now)))
     }
 }

@@ -95,9 +95,9 @@ async fn insert(tx: &Transaction<'_>, claim: &Claim, payload: Option<&[u8]>) -> 
 }
 
 /// The result and the payload to store beside a claim. `None` keeps what is stored.
-type NewBytes<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+type ResultAndPayload<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
-async fn update(tx: &Transaction<'_>, claim: &Claim, (result, payload): NewBytes<'_>) -> TxResult<()> {
+async fn update(tx: &Transaction<'_>, claim: &Claim, (result, payload): ResultAndPayload<'_>) -> TxResult<()> {
     let (due_at, forget_at) = (claim.due_at().map(|at| at.0), claim.forget_at().map(|at| at.0));
     let (state, json) = (claim.state.as_str(), write_json(claim)?);
     execute(tx, UPDATE, &[&claim.id.0, &state, &due_at, &forget_at, &json, &result, &payload]).await.map(drop)
@@ -250,7 +250,7 @@ async fn read_list(shared: &SharedState, team: TeamId, query: &ClaimQuery) -> Tx
     list(&shared.connections.client().await?, LIST, &[&team.0, &before, &state, &key, &limit]).await
 }
 
-async fn lapse(shared: &SharedState, max: usize, clock: ClaimClock) -> TxResult<Vec<Claim>> {
+async fn apply_claim_deadlines(shared: &SharedState, max: usize, clock: ClaimClock) -> TxResult<Vec<Claim>> {
     let mut client = shared.connections.client().await?;
     // Policies wait while the time is not confirmed.
     let policy = clock.policy.map_or(i64::MIN, |at| at.0);
@@ -260,7 +260,7 @@ async fn lapse(shared: &SharedState, max: usize, clock: ClaimClock) -> TxResult<
     let tx = client.transaction().await?;
     let mut changed = Vec::new();
     for mut claim in list(&tx, DUE_LOCKED, &[&clock.now.0, &policy, &limit_column(max)]).await? {
-        let events = claim.lapse(clock);
+        let events = claim.apply_deadlines(clock);
         if !events.is_empty() {
             update(&tx, &claim, (None, None)).await?;
             emit(&tx, claim.team, &events).await?;
@@ -321,8 +321,8 @@ impl ClaimStore for Postgres {
         when_durable!(self, call_until_final!(read_list(&self.shared, team, &query)))
     }
 
-    async fn lapse_claims(&self, max: usize, clock: ClaimClock) -> Result<Vec<Claim>> {
-        into_store_result(call_until_final!(lapse(&self.shared, max, clock)))
+    async fn apply_claim_deadlines(&self, max: usize, clock: ClaimClock) -> Result<Vec<Claim>> {
+        into_store_result(call_until_final!(apply_claim_deadlines(&self.shared, max, clock)))
     }
 
     async fn unknown_claims(&self, after: Option<ClaimId>, limit: usize) -> Result<Vec<Claim>> {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::Alias,
-    control::audit::{AuditPage, UsedName, act::Act, chain::AuditRow},
+    control::audit::{AuditNameRef, AuditPage, act::Act, chain::AuditRow},
     id::TeamId,
     operation::{IdempotentResult, KeyedOperation},
     ports::{audit_store::AuditStore, store::Result},
@@ -111,7 +111,7 @@ async fn prune(shared: &SharedState, team: TeamId, cutoff: Time, max: usize) -> 
     let seq = last.seq as i64;
     execute(&tx, DELETE_UP_TO, &[&team.0, &seq]).await?;
     execute(&tx, SAVE_START, &[&team.0, &seq, &last.hash.as_slice()]).await?;
-    for name in UsedName::of_rows(old.iter().copied()) {
+    for name in AuditNameRef::of_rows(old.iter().copied()) {
         let (needle, record) = (name.needle().as_bytes(), name.actor_record());
         execute(&tx, DROP_UNUSED_NAME, &[&team.0, &name.id, &needle, &record]).await?;
     }

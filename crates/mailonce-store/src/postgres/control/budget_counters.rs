@@ -55,7 +55,7 @@ impl BudgetCounters {
     pub(super) fn apply(&mut self, email: &Email, moved: &ChargeMove) {
         self.teams.entry(email.team).or_default().apply(moved);
         let taken = moved.new_charges.iter().map(Charge::counter);
-        let given_back = moved.give_back.iter().map(RecordedCharge::counter);
+        let given_back = moved.refunds.iter().map(RecordedCharge::counter);
         self.changed.extend(taken.chain(given_back).map(|counter| (email.team, counter)));
         self.record(email.team, email.id, &moved.new_charges);
     }

@@ -6,7 +6,8 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     control::budget::{
-        BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS, gives_back_charges,
+        BudgetCounter, BudgetUsage, Charge, ChargeMove, ExceededBudget, RecordedCharge, USAGE_RETENTION_MS,
+        must_refund_charges,
     },
     id::{EmailId, TeamId},
     outbound::{accept::NewEmail, email::Email},
@@ -34,7 +35,7 @@ const READ: &str = "
     SELECT u.team, u.budget, u.period_start, u.used
       FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS w (team, budget, period_start)
       JOIN budget_usage u ON u.team = w.team AND u.budget = w.budget AND u.period_start = w.period_start";
-const RECORDED: &str =
+const CHARGES_OF_EMAIL: &str =
     "SELECT budget, period_start, ends_at, amount FROM budget_charges WHERE team = $1 AND email = $2";
 const HELD_EMAILS: &str = concat!(
     "SELECT ",
@@ -45,7 +46,7 @@ const HELD_EMAILS: &str = concat!(
     email_joins!(),
     " ORDER BY e.team, e.id, h.number"
 );
-const DELETE_RECORDED: &str = "
+const DELETE_CHARGES: &str = "
     DELETE FROM budget_charges c USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
      WHERE c.team = w.team AND c.email = w.email RETURNING c.budget, c.period_start, c.ends_at, c.amount, c.team";
 const SWEEP: &str = "
@@ -110,30 +111,34 @@ pub(crate) async fn lock_charges(
 }
 
 /// Gives the charges of an email back, once, if it surely was not sent.
-pub(crate) async fn give_back_if_unsent(
+pub(crate) async fn refund_if_unsent(
     tx: &Transaction<'_>,
     work: &mut UnitOfWork,
     before: &Email,
     after: &Email,
 ) -> TxResult<()> {
-    if gives_back_charges(before, after) { give_back(tx, work, std::slice::from_ref(after)).await } else { Ok(()) }
+    if must_refund_charges(before, after) {
+        refund_charges(tx, work, std::slice::from_ref(after)).await
+    } else {
+        Ok(())
+    }
 }
 
 /// Gives the charges of these emails back and deletes them. The emails' rows are locked, so it happens once.
-pub(crate) async fn give_back(tx: &Transaction<'_>, work: &mut UnitOfWork, emails: &[Email]) -> TxResult<()> {
+pub(crate) async fn refund_charges(tx: &Transaction<'_>, work: &mut UnitOfWork, emails: &[Email]) -> TxResult<()> {
     if emails.is_empty() {
         return Ok(());
     }
     let teams: Vec<Uuid> = emails.iter().map(|email| email.team.0).collect();
     let ids: Vec<Uuid> = emails.iter().map(|email| email.id.0).collect();
     let mut given_back = Vec::new();
-    for row in query_rows(tx, DELETE_RECORDED, &[&teams, &ids]).await? {
+    for row in query_rows(tx, DELETE_CHARGES, &[&teams, &ids]).await? {
         given_back.push((TeamId(row.try_get(4)?), read_recorded_charge(&row)?));
     }
     let counters = given_back.iter().map(|(team, record)| ((*team, record.counter()), record.ends_at)).collect();
     lock_counters(tx, work, &counters).await?;
     for (team, record) in given_back {
-        let moved = ChargeMove { new_charges: Vec::new(), give_back: vec![record] };
+        let moved = ChargeMove { new_charges: Vec::new(), refunds: vec![record] };
         work.budgets.teams.entry(team).or_default().apply(&moved);
         work.budgets.changed.insert((team, record.counter()));
     }
@@ -157,20 +162,21 @@ pub(crate) async fn move_charges(
     email: &Email,
     wanted: &[Charge],
     now: Time,
-) -> TxResult<Option<Overrun>> {
+) -> TxResult<Option<ExceededBudget>> {
     if wanted.is_empty() {
         return Ok(None);
     }
     let mut recorded = Vec::new();
-    for row in query_rows(tx, RECORDED, &[&email.team.0, &email.id.0]).await? {
+    for row in query_rows(tx, CHARGES_OF_EMAIL, &[&email.team.0, &email.id.0]).await? {
         recorded.push(read_recorded_charge(&row)?);
     }
     let moved = ChargeMove::plan(email, &recorded, wanted, now);
     let taken = moved.new_charges.iter().map(|charge| (charge.counter(), charge.ends_at));
-    let given_back = moved.give_back.iter().map(|record| (record.counter(), record.ends_at));
+    let given_back = moved.refunds.iter().map(|record| (record.counter(), record.ends_at));
     let counters = taken.chain(given_back).map(|(counter, ends_at)| ((email.team, counter), ends_at)).collect();
     lock_counters(tx, work, &counters).await?;
-    let exceeded = work.budgets.teams.get(&email.team).and_then(|usage| usage.exceeded_later(&moved.new_charges));
+    let exceeded =
+        work.budgets.teams.get(&email.team).and_then(|usage| usage.exceeded_after_acceptance(&moved.new_charges));
     if exceeded.is_none() {
         work.budgets.apply(email, &moved);
     }

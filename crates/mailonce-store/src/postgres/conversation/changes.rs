@@ -2,7 +2,7 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    conversation::{caps::ReplyTally, thread::Thread},
+    conversation::{caps::RecentReplyTimes, thread::Thread},
     id::{EmailId, MessageId, TeamId, ThreadId},
     inbox::message::Message,
     time::Time,
@@ -72,7 +72,7 @@ pub(crate) struct ConversationChanges {
     /// Emails that joined a thread.
     pub joined_emails: Vec<(TeamId, ThreadId, EmailId)>,
     /// The tally of a recipient who got one more reply, with the time of that reply.
-    pub tally: Option<(TeamId, [u8; 16], ReplyTally, Time)>,
+    pub tally: Option<(TeamId, [u8; 16], RecentReplyTimes, Time)>,
     /// Recent content per contact pair: as loaded under its row lock, plus what was added.
     pub recent_content: BTreeMap<ContactPair, RecentContent>,
 }
@@ -139,10 +139,10 @@ impl ConversationChanges {
 }
 
 /// Locks the reply tally of a recipient and reads it. A missing row is inserted.
-pub(crate) async fn lock_tally(tx: &Transaction<'_>, team: TeamId, person: [u8; 16]) -> TxResult<ReplyTally> {
+pub(crate) async fn lock_tally(tx: &Transaction<'_>, team: TeamId, person: [u8; 16]) -> TxResult<RecentReplyTimes> {
     let person = Uuid::from_bytes(person);
     let params: [&(dyn ToSql + Sync); 2] = [&team.0, &person];
     let answers = query_pipelined(tx, &[(LOCK_TALLY, &params), (READ_TALLY, &params)]).await?;
     let row = answers.last().and_then(|rows| rows.first());
-    row.map_or(Ok(ReplyTally::default()), |row| read_json(row.try_get(0)?, "a tally"))
+    row.map_or(Ok(RecentReplyTimes::default()), |row| read_json(row.try_get(0)?, "a tally"))
 }

@@ -6,7 +6,7 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     conversation::{
-        caps::ReplyTally,
+        caps::RecentReplyTimes,
         reply_guards::{self, NewReply, ReplyResult, ReplyVerdict},
     },
     id::{EmailId, TeamId},
@@ -43,7 +43,7 @@ pub(crate) async fn accept_reply(shared: &SharedState, new_reply: &NewReply, now
         tx.rollback().await?;
         return Ok(ReplyResult::Missing);
     };
-    let answer = judge_reply(&mut work, &mut context, new_reply, now);
+    let answer = check_and_accept_reply(&mut work, &mut context, new_reply, now);
     shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer)
 }
@@ -63,7 +63,7 @@ async fn load_reply_context(
     budgets::lock(tx, work, std::iter::once(&new_reply.email)).await?;
     let person = match new_reply.recipient_hash {
         Some(person) => lock_tally(tx, team, person).await?,
-        None => ReplyTally::default(),
+        None => RecentReplyTimes::default(),
     };
     content_guard::lock_recent_content(tx, work, std::iter::once(&new_reply.email)).await?;
     Ok(Some(reply_guards::ReplyContext { message, thread, previous_reply: before, recipient_tally: person }))
@@ -141,7 +141,7 @@ pub(crate) async fn update_message_progress(
 }
 
 /// Checks the guards, and accepts the reply if they agree.
-fn judge_reply(
+fn check_and_accept_reply(
     work: &mut UnitOfWork,
     context: &mut reply_guards::ReplyContext,
     new_reply: &NewReply,

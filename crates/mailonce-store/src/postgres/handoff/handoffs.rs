@@ -4,7 +4,7 @@ use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
     control::{
         audit::act::Act,
-        budget::{BudgetUsage, gives_back_charges},
+        budget::{BudgetUsage, must_refund_charges},
         stop::Stops,
     },
     handoff::{
@@ -251,8 +251,8 @@ async fn apply_action_batch(shared: &SharedState, all: &[ActionCall]) -> TxResul
     let answers = answers.collect();
     let unsent = changed.iter().filter_map(|(before, (team, id))| Some((before, work.email_of_team(*team, *id)?)));
     let unsent: Vec<_> =
-        unsent.filter(|(before, after)| gives_back_charges(before, after)).map(|(_, email)| email).collect();
-    budgets::give_back(&tx, &mut work, &unsent).await?;
+        unsent.filter(|(before, after)| must_refund_charges(before, after)).map(|(_, email)| email).collect();
+    budgets::refund_charges(&tx, &mut work, &unsent).await?;
     shared.write_and_commit(tx, &work, all.len()).await?;
     Ok(answers)
 }
@@ -281,7 +281,7 @@ async fn apply_action_alone(
     let answer = apply_loaded_action(&mut work, scoped, (act, known), &limits, operation, now);
     if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(_, email))) = (&before, &answer) {
         update_message_progress(&tx, &mut work, (before, email), now).await?;
-        budgets::give_back_if_unsent(&tx, &mut work, before, email).await?;
+        budgets::refund_if_unsent(&tx, &mut work, before, email).await?;
     }
     if let IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = &answer {
         work.acts.extend(Act::of_email_action(scoped.0, scoped.1, act).map(|act| (act, now)));
@@ -404,11 +404,11 @@ pub(crate) async fn recover_dead_nodes(
         {
             update_message_progress(&tx, &mut work, (&before, &email), now).await?;
             recovered.count_handoff(&email, number);
-            unsent.extend(Some(email).filter(|email| gives_back_charges(&before, email)));
+            unsent.extend(Some(email).filter(|email| must_refund_charges(&before, email)));
         }
     }
     // After the loop, because a thread is locked before the counters.
-    budgets::give_back(&tx, &mut work, &unsent).await?;
+    budgets::refund_charges(&tx, &mut work, &unsent).await?;
     shared.write_and_commit(tx, &work, 1).await?;
     Ok(recovered)
 }

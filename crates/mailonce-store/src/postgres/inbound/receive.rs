@@ -93,9 +93,9 @@ type DeliveriesWithoutInbox = BTreeSet<(TeamId, DeliveryId)>;
 /// The same mails with these deliveries refused.
 fn refuse_deliveries(all: &[ReceiveCall], gone: &DeliveriesWithoutInbox) -> Vec<ReceiveCall> {
     let mut all = all.to_vec();
-    for parcel in all.iter_mut().flat_map(|coming| &mut coming.arrival.deliveries) {
-        if gone.contains(&(parcel.team, parcel.id)) {
-            parcel.refuse_missing_inbox();
+    for new_delivery in all.iter_mut().flat_map(|coming| &mut coming.arrival.deliveries) {
+        if gone.contains(&(new_delivery.team, new_delivery.id)) {
+            new_delivery.refuse_missing_inbox();
         }
     }
     all
@@ -163,15 +163,19 @@ async fn try_receive(
 
 /// Locks the keys and inboxes, and loads existing deliveries.
 async fn load_receive_batch<'a>(tx: &Transaction<'_>, all: &[ReceiveCall]) -> TxResult<ReceiveBatch<'a>> {
-    let parcels = || all.iter().flat_map(|coming| &coming.arrival.deliveries);
+    let new_deliveries = || all.iter().flat_map(|coming| &coming.arrival.deliveries);
     let mut wanted: BTreeMap<DeliveryKey, KeyedDelivery> = BTreeMap::new();
-    for parcel in parcels().filter(|parcel| parcel.suppression.is_none()) {
-        wanted.entry((parcel.team, parcel.dedup_key)).or_insert((parcel.id, parcel.dedup_until));
+    for new_delivery in new_deliveries().filter(|new_delivery| new_delivery.suppression.is_none()) {
+        wanted
+            .entry((new_delivery.team, new_delivery.dedup_key))
+            .or_insert((new_delivery.id, new_delivery.dedup_until));
     }
     let (teams, hashes, ids, untils) = key_columns(wanted.iter());
-    let (own_teams, own_ids): (Vec<Uuid>, Vec<Uuid>) = parcels().map(|parcel| (parcel.team.0, parcel.id.0)).unzip();
-    let needed: BTreeSet<(Uuid, Uuid)> =
-        parcels().filter_map(|parcel| Some((parcel.team.0, parcel.required_inbox()?.0))).collect();
+    let (own_teams, own_ids): (Vec<Uuid>, Vec<Uuid>) =
+        new_deliveries().map(|new_delivery| (new_delivery.team.0, new_delivery.id.0)).unzip();
+    let needed: BTreeSet<(Uuid, Uuid)> = new_deliveries()
+        .filter_map(|new_delivery| Some((new_delivery.team.0, new_delivery.required_inbox()?.0)))
+        .collect();
     let (inbox_teams, inbox_ids): (Vec<Uuid>, Vec<Uuid>) = needed.into_iter().unzip();
     let asked: [BoundStatement<'_>; 3] = [
         (LOCK_DELIVERY_KEYS, &[&teams, &hashes, &ids, &untils]),
@@ -192,10 +196,10 @@ async fn load_receive_batch<'a>(tx: &Transaction<'_>, all: &[ReceiveCall]) -> Tx
         }
     }
     desk.add_existing(own.into_iter().flatten())?;
-    let firsts: BTreeSet<(TeamId, DeliveryId)> = parcels()
-        .filter_map(|parcel| Some((parcel, desk.keys.get(&(parcel.team, parcel.dedup_key))?)))
-        .filter(|(parcel, (first, _))| *first != parcel.id)
-        .map(|(parcel, (first, _))| (parcel.team, *first))
+    let firsts: BTreeSet<(TeamId, DeliveryId)> = new_deliveries()
+        .filter_map(|new_delivery| Some((new_delivery, desk.keys.get(&(new_delivery.team, new_delivery.dedup_key))?)))
+        .filter(|(new_delivery, (first, _))| *first != new_delivery.id)
+        .map(|(new_delivery, (first, _))| (new_delivery.team, *first))
         .collect();
     if !firsts.is_empty() {
         let (teams, ids): (Vec<Uuid>, Vec<Uuid>) = firsts.iter().map(|(team, id)| (team.0, id.0)).unzip();
@@ -228,26 +232,26 @@ impl<'a> ReceiveBatch<'a> {
 
     /// Deliveries whose inbox no longer exists, except those that an earlier try of the same call stored.
     fn deliveries_without_inbox(&self, all: &[ReceiveCall]) -> DeliveriesWithoutInbox {
-        let was_kept = |parcel: &NewDelivery| {
-            let there = self.existing.get(&(parcel.team, parcel.id));
+        let was_kept = |new_delivery: &NewDelivery| {
+            let there = self.existing.get(&(new_delivery.team, new_delivery.id));
             there.is_some_and(|there| there.receive_result(false).is_accepted())
         };
-        let is_gone = |parcel: &&NewDelivery| {
-            let inbox = parcel.required_inbox();
-            inbox.is_some_and(|inbox| !self.inboxes.contains(&(parcel.team, inbox))) && !was_kept(parcel)
+        let is_gone = |new_delivery: &&NewDelivery| {
+            let inbox = new_delivery.required_inbox();
+            inbox.is_some_and(|inbox| !self.inboxes.contains(&(new_delivery.team, inbox))) && !was_kept(new_delivery)
         };
-        let parcels = all.iter().flat_map(|coming| &coming.arrival.deliveries);
-        parcels.filter(is_gone).map(|parcel| (parcel.team, parcel.id)).collect()
+        let new_deliveries = all.iter().flat_map(|coming| &coming.arrival.deliveries);
+        new_deliveries.filter(is_gone).map(|new_delivery| (new_delivery.team, new_delivery.id)).collect()
     }
 
     /// Decides the deliveries of one mail.
     fn receive(&mut self, coming: &'a ReceiveCall) -> Vec<ReceiveResult> {
         let arrival = &coming.arrival;
         let (begun, mut answers) = (self.new_rows.len(), Vec::with_capacity(arrival.deliveries.len()));
-        for parcel in &arrival.deliveries {
-            let there = self.existing.get(&(parcel.team, parcel.id));
-            let answer = there.map(|there| there.receive_result(parcel.suppression.is_some()));
-            answers.push(answer.unwrap_or_else(|| self.decide_delivery(parcel, arrival.leased_to, coming.now)));
+        for new_delivery in &arrival.deliveries {
+            let there = self.existing.get(&(new_delivery.team, new_delivery.id));
+            let answer = there.map(|there| there.receive_result(new_delivery.suppression.is_some()));
+            answers.push(answer.unwrap_or_else(|| self.decide_delivery(new_delivery, arrival.leased_to, coming.now)));
         }
         let (mut raw, mut users) = (None, 0);
         for fresh in self.new_rows.iter_mut().skip(begun).filter(|fresh| fresh.delivery.needs_raw_bytes()) {
@@ -259,13 +263,13 @@ impl<'a> ReceiveBatch<'a> {
     }
 
     /// Decides a delivery that does not exist yet.
-    fn decide_delivery(&mut self, parcel: &NewDelivery, reader: Option<NodeId>, now: Time) -> ReceiveResult {
-        let delivery = match self.find_original(parcel, now) {
-            Some((of, message)) => Delivery::duplicate(parcel.clone(), of, message, now),
-            None => Delivery::new(parcel.clone(), reader.is_some(), now),
+    fn decide_delivery(&mut self, new_delivery: &NewDelivery, reader: Option<NodeId>, now: Time) -> ReceiveResult {
+        let delivery = match self.find_original(new_delivery, now) {
+            Some((of, message)) => Delivery::duplicate(new_delivery.clone(), of, message, now),
+            None => Delivery::new(new_delivery.clone(), reader.is_some(), now),
         };
         self.events.extend(delivery.to_event(now).map(|event| (delivery.team, event)));
-        let answer = delivery.receive_result(parcel.suppression.is_some());
+        let answer = delivery.receive_result(new_delivery.suppression.is_some());
         self.existing.insert((delivery.team, delivery.id), delivery.clone());
         let holder = reader.filter(|_| delivery.due_at.is_some());
         self.new_rows.push(NewDeliveryRow { delivery, holder, raw: None });
@@ -273,20 +277,20 @@ impl<'a> ReceiveBatch<'a> {
     }
 
     /// The earlier delivery with the same key, and its message. If there is none, the key is bound to this delivery.
-    fn find_original(&mut self, parcel: &NewDelivery, now: Time) -> Option<(DeliveryId, Option<MessageId>)> {
-        if parcel.suppression.is_some() {
+    fn find_original(&mut self, new_delivery: &NewDelivery, now: Time) -> Option<(DeliveryId, Option<MessageId>)> {
+        if new_delivery.suppression.is_some() {
             return None;
         }
-        let key = (parcel.team, parcel.dedup_key);
+        let key = (new_delivery.team, new_delivery.dedup_key);
         let (first, until) = self.keys.get(&key).copied()?;
-        if first == parcel.id && self.new_keys.contains(&key) {
+        if first == new_delivery.id && self.new_keys.contains(&key) {
             return None;
         }
         if until > now {
-            let message = self.existing.get(&(parcel.team, first)).and_then(|there| there.message);
+            let message = self.existing.get(&(new_delivery.team, first)).and_then(|there| there.message);
             return Some((first, message));
         }
-        self.keys.insert(key, (parcel.id, parcel.dedup_until));
+        self.keys.insert(key, (new_delivery.id, new_delivery.dedup_until));
         self.rebound_keys.insert(key);
         None
     }

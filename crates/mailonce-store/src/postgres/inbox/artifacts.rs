@@ -89,15 +89,15 @@ async fn held(
 
 /// The artifact that a concurrent call of the consumer took after this one was chosen. Later calls of the consumer wait
 /// until this transaction ends.
-async fn taken_meanwhile(
+async fn concurrently_taken(
     tx: &deadpool_postgres::Transaction<'_>,
     chosen: &Artifact,
     taking: &ConsumeRequest,
 ) -> TxResult<Option<Artifact>> {
-    let Some(holdings) = &taking.holdings else { return Ok(None) };
+    let Some(held_before) = &taking.held_before else { return Ok(None) };
     query_rows(tx, LOCK_CONSUMER, &[&chosen.inbox.0, &taking.purpose]).await?;
-    let held = held(tx, (chosen.team, chosen.inbox), chosen.kind, holdings.after, &taking.purpose).await?;
-    Ok(holdings.taken_meanwhile(held))
+    let held = held(tx, (chosen.team, chosen.inbox), chosen.kind, held_before.after, &taking.purpose).await?;
+    Ok(held_before.concurrently_taken(held))
 }
 
 /// Consumes an artifact for its first consumer.
@@ -118,7 +118,7 @@ pub(crate) async fn consume_artifact(
     let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
     let taken = match found {
         None => ConsumeResult::Missing,
-        Some(artifact) => match taken_meanwhile(&tx, &artifact, taking).await? {
+        Some(artifact) => match concurrently_taken(&tx, &artifact, taking).await? {
             Some(other) => ConsumeResult::TookMeanwhile(other),
             None => artifact.into_consume_result(taking.clone(), now),
         },

@@ -119,7 +119,7 @@ async fn change_email(
     let answer = apply_change(&mut work, (team, id), operation, now, rule);
     if let (Some(before), IdempotentResult::Done(EmailChangeResult::Changed(email))) = (&before, &answer) {
         update_message_progress(&tx, &mut work, (before, email), shared.time.commit_time(now)).await?;
-        budgets::give_back_if_unsent(&tx, &mut work, before, email).await?;
+        budgets::refund_if_unsent(&tx, &mut work, before, email).await?;
     }
     shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer)

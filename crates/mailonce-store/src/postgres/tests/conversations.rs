@@ -20,7 +20,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{NOW, TEAM, new_email, rows, until_blocked};
+use super::{NOW, TEAM, new_email, rows, wait_until_blocked};
 use crate::postgres::{
     Postgres,
     tests::{
@@ -206,7 +206,7 @@ async fn an_answer_that_waited_for_its_thread_is_judged_by_what_was_left_there()
             tokio::spawn(async move { node.accept_reply(new_reply, NOW).await.unwrap() })
         })
         .collect();
-    until_blocked(&fresh.session().await, 2).await;
+    wait_until_blocked(&fresh.session().await, 2).await;
     session.batch_execute("COMMIT").await.unwrap();
     let mut answers = Vec::new();
     for task in tasks {
@@ -230,7 +230,7 @@ async fn a_filing_that_waited_for_its_thread_keeps_what_was_left_there() {
     assert_eq!(session.execute(answered, &[]).await.unwrap(), 1);
     let node = one.clone();
     let waiting = tokio::spawn(async move { file_message(&node, a, message_in_thread("2", "t")).await });
-    until_blocked(&fresh.session().await, 1).await;
+    wait_until_blocked(&fresh.session().await, 1).await;
     session.batch_execute("COMMIT").await.unwrap();
     assert_eq!(waiting.await.unwrap().thread, first.thread);
     let thread = one.thread(TEAM, first.thread).await.unwrap().unwrap();

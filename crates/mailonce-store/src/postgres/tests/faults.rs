@@ -3,7 +3,7 @@
 use mailonce_core::ports::store::{Store, StoreError};
 use std::sync::Arc;
 
-use super::{NOW, TEAM, TestDatabase, email_of, new_email, rows, until_blocked};
+use super::{NOW, TEAM, TestDatabase, email_of, new_email, rows, wait_until_blocked};
 use crate::postgres::{Postgres, schema};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,7 +62,7 @@ async fn a_connection_lost_during_an_accept_is_no_answer_and_the_retry_makes_one
         async move { node.accept(first, NOW).await }
     });
     let session = fresh.session().await;
-    until_blocked(&session, 1).await;
+    wait_until_blocked(&session, 1).await;
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                  WHERE datname = current_database() AND application_name = 'mailonce' AND wait_event_type = 'Lock'";
     session.query(kill, &[]).await.unwrap();
@@ -102,7 +102,7 @@ async fn every_session_may_be_lost_and_the_node_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_cannot_be_reached_is_said_to_be() {
+async fn an_unreachable_server_is_reported_as_unreachable() {
     let nowhere = Postgres::open("postgres://mailonce@127.0.0.1:1/none", [7; 32]).await.map(drop);
     assert!(matches!(nowhere, Err(StoreError::Unreachable(_))), "{nowhere:?}");
 }
@@ -124,7 +124,7 @@ async fn a_commit_with_a_warning_is_not_promised() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wish_the_database_refuses_does_not_spoil_its_neighbours() {
+async fn an_email_that_the_database_rejects_does_not_fail_its_batch() {
     let fresh = TestDatabase::create().await;
     let node = Arc::new(fresh.node().await);
     let mut tasks = Vec::new();

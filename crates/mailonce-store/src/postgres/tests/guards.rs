@@ -96,7 +96,7 @@ async fn of_identical_mails_without_a_key_on_two_nodes_one_is_created() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_guards_said_before_counts_in_every_lane() {
+async fn guard_decisions_count_in_every_accept_path() {
     let (_fresh, one, _two) = two_nodes().await;
     let due = NOW.plus(60_000);
     // Inserting one key row decides the first two; the third needs its recipients' shadow keys locked.
@@ -125,7 +125,7 @@ async fn what_guards_said_before_counts_in_every_lane() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_removed_inbox_talked_about_goes() {
+async fn threads_of_a_removed_inbox_are_removed() {
     let (fresh, one, _two) = two_nodes().await;
     let a = inbox(&one, "a@d.test").await;
     let kept_inbox = inbox(&one, "b@d.test").await;

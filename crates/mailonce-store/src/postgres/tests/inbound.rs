@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::{NOW, TEAM, TestDatabase, rows, until_blocked};
+use super::{NOW, TEAM, TestDatabase, rows, wait_until_blocked};
 use crate::postgres::Postgres;
 
 pub(crate) const READER: NodeId = NodeId(Uuid::from_u128(0xb1));
@@ -203,7 +203,7 @@ async fn filings_that_wait_for_an_inbox_share_a_commit() {
         }));
     }
     line.wait().await;
-    until_blocked(&fresh.session().await, 1).await;
+    wait_until_blocked(&fresh.session().await, 1).await;
     session.batch_execute("COMMIT").await.unwrap();
     for task in tasks {
         assert!(matches!(task.await.unwrap(), FileMessageResult::New(_, _)));
@@ -214,7 +214,7 @@ async fn filings_that_wait_for_an_inbox_share_a_commit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_arrival_the_database_refuses_does_not_spoil_its_neighbours() {
+async fn a_delivery_that_the_database_rejects_does_not_fail_its_batch() {
     let fresh = TestDatabase::create().await;
     let (node, session) = (Arc::new(fresh.node().await), fresh.session().await);
     let a = inbox(&node, "a@d.test").await;
@@ -300,7 +300,7 @@ async fn arrivals_and_whoever_removes_their_inbox_wait_for_each_other() {
     let (late, receiver) = (new_delivery(a, "late"), Arc::clone(&node));
     let id = late.id;
     let receiving = tokio::spawn(async move { receiver.receive(arrival(vec![late], None), NOW).await });
-    until_blocked(&session, 1).await;
+    wait_until_blocked(&session, 1).await;
     session.batch_execute("UPDATE inboxes SET removed_at = 1 WHERE address = 'a@d.test'; COMMIT").await.unwrap();
     assert_eq!(receiving.await.unwrap().unwrap(), [ReceiveResult::Refused(id)]);
     // A removal waits for the commit of a mail that is being received.
@@ -308,7 +308,7 @@ async fn arrivals_and_whoever_removes_their_inbox_wait_for_each_other() {
     session.batch_execute(&hold).await.unwrap();
     let remover = Arc::clone(&node);
     let removing = tokio::spawn(async move { remover.remove_inbox(TEAM, b, NOW).await });
-    until_blocked(&session, 1).await;
+    wait_until_blocked(&session, 1).await;
     session.batch_execute("COMMIT").await.unwrap();
     assert!(removing.await.unwrap().unwrap().is_some());
 }

@@ -175,7 +175,7 @@ pub(crate) fn email_of(answer: AcceptResult) -> (Email, bool) {
 }
 
 /// Waits until this many sessions of the store are waiting for a lock.
-pub(crate) async fn until_blocked(session: &Client, count: i64) {
+pub(crate) async fn wait_until_blocked(session: &Client, count: i64) {
     let waiting = "SELECT count(*) FROM pg_stat_activity
                     WHERE datname = current_database() AND application_name = 'mailonce' AND wait_event_type = 'Lock'";
     for _ in 0..2000 {

@@ -22,7 +22,7 @@ use std::{
 };
 use uuid::Uuid;
 
-use super::{NOW, TEAM, TestDatabase, email_of, new_email, until_blocked};
+use super::{NOW, TEAM, TestDatabase, email_of, new_email, wait_until_blocked};
 use crate::postgres::{Options, Postgres, events::pending_events::write_events, tests::two_nodes::two_nodes};
 
 /// How many events the writers commit; set `MAILONCE_EVENTS=1000000` for a long run.
@@ -176,7 +176,7 @@ async fn a_new_notice_waits_for_a_concurrent_outcome() {
         let node = node.clone();
         async move { node.fan_out(10, NOW).await.unwrap() }
     });
-    until_blocked(&fresh.session().await, 1).await;
+    wait_until_blocked(&fresh.session().await, 1).await;
     leaving.commit().await.unwrap();
     assert_eq!(spreading.await.unwrap().notices_created, 1);
     assert_eq!(all_notices(&node, &endpoint).await[1].due_at, Some(NOW), "nobody is ahead of it");
@@ -192,7 +192,7 @@ async fn a_notice_outcome_waits_for_a_concurrent_new_notice() {
         let (node, settle) = (node.clone(), delivered_outcome(&owed.notice));
         async move { node.record_notice_outcome(settle, NOW).await.unwrap().unwrap() }
     });
-    until_blocked(&fresh.session().await, 1).await;
+    wait_until_blocked(&fresh.session().await, 1).await;
     let copy =
         "INSERT INTO notices SELECT team, endpoint, 2, gen_random_uuid(), about, 1, 0, 0, 0, NULL, NULL, owed_at,
                        NULL, NULL, kind, 'pending', NULL FROM notices";

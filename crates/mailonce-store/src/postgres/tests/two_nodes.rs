@@ -15,7 +15,7 @@ use mailonce_core::{
 use std::{collections::BTreeSet, sync::Arc};
 use uuid::Uuid;
 
-use super::{NOW, TEAM, TestDatabase, email_of, new_email, new_email_with_intent, rows, until_blocked};
+use super::{NOW, TEAM, TestDatabase, email_of, new_email, new_email_with_intent, rows, wait_until_blocked};
 use crate::postgres::Postgres;
 
 const A: &str = "a@example.com";
@@ -80,7 +80,7 @@ async fn of_overlapping_recipients_on_two_nodes_one_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wish_that_meets_a_slot_being_taken_waits_and_is_held() {
+async fn an_email_waits_for_a_concurrent_shadow_key_and_is_held() {
     let (fresh, one, _two) = two_nodes().await;
     for (round, ends, guard) in [(0, "COMMIT", Some(Guard::Overlaps)), (1, "ROLLBACK", None)] {
         let entity = format!("o{round}");
@@ -94,7 +94,7 @@ async fn a_wish_that_meets_a_slot_being_taken_waits_and_is_held() {
 
         let node = one.clone();
         let waiting = tokio::spawn(async move { node.accept(single, NOW).await.unwrap() });
-        until_blocked(&fresh.session().await, 1).await;
+        wait_until_blocked(&fresh.session().await, 1).await;
         other.batch_execute(ends).await.unwrap();
 
         let (email, first) = email_of(waiting.await.unwrap());
@@ -103,7 +103,7 @@ async fn a_wish_that_meets_a_slot_being_taken_waits_and_is_held() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_that_meet_a_key_being_bound_wait_and_are_held() {
+async fn an_email_to_several_waits_for_a_concurrent_key_binding_and_is_held() {
     let (fresh, one, _two) = two_nodes().await;
     let alone = email_of(one.accept(new_email(Some("k")), NOW).await.unwrap()).0;
     let single = new_email_with_intent("o", &[A]);
@@ -114,7 +114,7 @@ async fn several_that_meet_a_key_being_bound_wait_and_are_held() {
 
     let node = one.clone();
     let waiting = tokio::spawn(async move { node.accept(new_email_with_intent("o", &[A, B]), NOW).await.unwrap() });
-    until_blocked(&fresh.session().await, 1).await;
+    wait_until_blocked(&fresh.session().await, 1).await;
     other.batch_execute("COMMIT").await.unwrap();
 
     assert_eq!(email_of(waiting.await.unwrap()).0.guard, Some(Guard::Overlaps));
@@ -148,14 +148,14 @@ async fn a_key_that_is_swept_while_it_is_rebound_stays_bound() {
         let session = fresh.session().await;
         let (swept, accepted) = if sweep_first {
             let swept = sweep();
-            until_blocked(&session, 1).await;
+            wait_until_blocked(&session, 1).await;
             (swept, accept())
         } else {
             let accepted = accept();
-            until_blocked(&session, 1).await;
+            wait_until_blocked(&session, 1).await;
             (sweep(), accepted)
         };
-        until_blocked(&session, 2).await;
+        wait_until_blocked(&session, 2).await;
         other.batch_execute("COMMIT").await.unwrap();
 
         let (email, first) = email_of(accepted.await.unwrap());

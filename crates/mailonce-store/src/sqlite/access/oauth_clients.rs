@@ -21,7 +21,7 @@ const INSERT: &str = "INSERT INTO oauth_clients (id, registered_from, details, c
      VALUES (?1, ?2, ?3, ?4, ?5)";
 const REMOVE_EXCESS: &str = "DELETE FROM oauth_clients WHERE id IN (SELECT id FROM oauth_clients \
      WHERE connected_at IS NULL ORDER BY created_at DESC, id DESC LIMIT -1 OFFSET ?1)";
-const KEEP: &str = "UPDATE oauth_clients SET connected_at = coalesce(connected_at, ?2) WHERE id = ?1";
+const MARK_CONNECTED: &str = "UPDATE oauth_clients SET connected_at = coalesce(connected_at, ?2) WHERE id = ?1";
 
 fn client_row(row: &Row<'_>) -> rusqlite::Result<OauthClient> {
     let details: String = row.get(2)?;
@@ -78,7 +78,7 @@ impl OauthStore for Sqlite {
         self.run_query(move |conn| by_id(conn, id)).await
     }
 
-    async fn keep_oauth_client(&self, id: OauthClientId, now: Time) -> Result<bool> {
-        self.run_write(move |ledger| Ok(ledger.execute(KEEP, params![id.0.as_bytes(), now.0])? == 1)).await
+    async fn mark_oauth_client_connected(&self, id: OauthClientId, now: Time) -> Result<bool> {
+        self.run_write(move |ledger| Ok(ledger.execute(MARK_CONNECTED, params![id.0.as_bytes(), now.0])? == 1)).await
     }
 }

@@ -85,9 +85,9 @@ fn earlier_binds(conn: &Connection, team: i64, key: KeyHash) -> Result<u32> {
 }
 
 /// The result and the payload to store beside a claim. `None` keeps what is stored.
-type NewBytes<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+type ResultAndPayload<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
-fn save(ledger: &WriteSession<'_>, claim: &Claim, (result, payload): NewBytes<'_>) -> Result<()> {
+fn save(ledger: &WriteSession<'_>, claim: &Claim, (result, payload): ResultAndPayload<'_>) -> Result<()> {
     let team = ledger.team_number(claim.team).ok_or_else(|| unknown_team_error(claim.team))?;
     let json = serde_json::to_string(claim).unwrap_or_default();
     let (due_at, forget_at) = (claim.due_at().map(|at| at.0), claim.forget_at().map(|at| at.0));
@@ -199,10 +199,10 @@ fn has_expired(conn: &Connection, cutoff: Time) -> Result<bool> {
     statement.exists([cutoff.0, cutoff.plus(-limits::TOMBSTONE_MS).0]).map_err(store_error)
 }
 
-fn lapse(ledger: &mut WriteSession<'_>, max: usize, clock: ClaimClock) -> Result<Vec<Claim>> {
+fn apply_claim_deadlines(ledger: &mut WriteSession<'_>, max: usize, clock: ClaimClock) -> Result<Vec<Claim>> {
     let mut changed = Vec::new();
     for mut claim in list_due(ledger.conn, max, clock)? {
-        let events = claim.lapse(clock);
+        let events = claim.apply_deadlines(clock);
         let Some(team) = ledger.team_number(claim.team).filter(|_| !events.is_empty()) else { continue };
         save(ledger, &claim, (None, None))?;
         events.iter().for_each(|event| ledger.emit(team, event));
@@ -264,13 +264,13 @@ impl ClaimStore for Sqlite {
         self.run_query(move |conn| list(conn, LIST, params![number, before.as_bytes(), state, key, limit])).await
     }
 
-    async fn lapse_claims(&self, max: usize, clock: ClaimClock) -> Result<Vec<Claim>> {
+    async fn apply_claim_deadlines(&self, max: usize, clock: ClaimClock) -> Result<Vec<Claim>> {
         // Usually nothing is due, and a write would delay others.
         let is_due = self.run_query(move |conn| list_due(conn, 1, clock)).await?;
         if is_due.is_empty() {
             return Ok(Vec::new());
         }
-        self.run_write(move |ledger| lapse(ledger, max, clock)).await
+        self.run_write(move |ledger| apply_claim_deadlines(ledger, max, clock)).await
     }
 
     async fn unknown_claims(&self, after: Option<ClaimId>, limit: usize) -> Result<Vec<Claim>> {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::{Alias, CallOrigin},
     control::audit::{
-        AuditPage, ChainEnds, RecordedAct, UsedName,
+        AuditNameRef, AuditPage, ChainEnds, RecordedAct,
         act::Act,
         chain::{self, AuditRow, ChainLink},
         wants_events,
@@ -122,14 +122,14 @@ fn prune(ledger: &WriteSession<'_>, team: TeamId, cutoff: Time, max: usize) -> R
     let Some(last) = old.last() else { return Ok(0) };
     ledger.execute(DELETE_UP_TO, params![team.0.as_bytes(), last.seq as i64])?;
     save_ends(ledger, team, ChainEnds { start: last.link(), ..ends })?;
-    for name in UsedName::of_rows(old.iter().copied()) {
+    for name in AuditNameRef::of_rows(old.iter().copied()) {
         forget_unused_name(ledger, team, &name)?;
     }
     Ok(old.len())
 }
 
 /// Deletes a name that no entry uses any more.
-fn forget_unused_name(ledger: &WriteSession<'_>, team: TeamId, name: &UsedName) -> Result<()> {
+fn forget_unused_name(ledger: &WriteSession<'_>, team: TeamId, name: &AuditNameRef) -> Result<()> {
     let exists = |sql: &str, row: &[&dyn rusqlite::ToSql]| {
         ledger.conn.prepare_cached(sql).and_then(|mut statement| statement.exists(row)).map_err(store_error)
     };

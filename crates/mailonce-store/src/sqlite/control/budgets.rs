@@ -2,7 +2,8 @@
 
 use mailonce_core::{
     control::budget::{
-        BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS, gives_back_charges,
+        BudgetCounter, BudgetUsage, Charge, ChargeMove, ExceededBudget, RecordedCharge, USAGE_RETENTION_MS,
+        must_refund_charges,
     },
     id::{EmailId, TeamId, ordered_bits},
     limits,
@@ -67,22 +68,22 @@ pub(crate) fn move_charges(
     email: &Email,
     wanted: &[Charge],
     now: Time,
-) -> Result<Option<Overrun>> {
+) -> Result<Option<ExceededBudget>> {
     if wanted.is_empty() {
         return Ok(None);
     }
     let moved = ChargeMove::plan(email, &recorded_charges(ledger, email)?, wanted, now);
-    if let Some(exceeded) = usage(ledger, team, &moved.new_charges)?.exceeded_later(&moved.new_charges) {
+    if let Some(exceeded) = usage(ledger, team, &moved.new_charges)?.exceeded_after_acceptance(&moved.new_charges) {
         return Ok(Some(exceeded));
     }
     charge(ledger, team, email, &moved.new_charges)?;
-    refund(ledger, team, &moved.give_back)?;
+    refund(ledger, team, &moved.refunds)?;
     Ok(None)
 }
 
 /// Gives the charges of an email back, once, if it surely was not sent.
-pub(crate) fn give_back_if_unsent(ledger: &WriteSession<'_>, team: i64, before: &Email, after: &Email) -> Result<()> {
-    if !gives_back_charges(before, after) {
+pub(crate) fn refund_if_unsent(ledger: &WriteSession<'_>, team: i64, before: &Email, after: &Email) -> Result<()> {
+    if !must_refund_charges(before, after) {
         return Ok(());
     }
     refund(ledger, team, &recorded_charges(ledger, after)?)?;

@@ -1,7 +1,7 @@
 //! What a change of a reply changes at its message: the progress of the message, and the counts of the guards.
 
 use mailonce_core::{
-    conversation::{caps::ReplyTally, reply_guards},
+    conversation::{caps::RecentReplyTimes, reply_guards},
     id::{EmailId, TeamId},
     outbound::email::Email,
     ports::store::Result,
@@ -82,10 +82,10 @@ pub(crate) fn update_message_progress(
 }
 
 /// The times at which a person received replies.
-pub(super) fn load_tally(ledger: &WriteSession<'_>, team: i64, person: [u8; 16]) -> Result<ReplyTally> {
+pub(super) fn load_tally(ledger: &WriteSession<'_>, team: i64, person: [u8; 16]) -> Result<RecentReplyTimes> {
     let mut statement = ledger.conn.prepare_cached(SELECT_TALLY).map_err(store_error)?;
     let times: Option<String> =
         statement.query_row(params![team, person], |row| row.get(0)).optional().map_err(store_error)?;
-    let Some(times) = times else { return Ok(ReplyTally::default()) };
+    let Some(times) = times else { return Ok(RecentReplyTimes::default()) };
     serde_json::from_str(&times).map_err(|e| corrupt_row(&format!("a tally: {e}")))
 }

@@ -50,7 +50,7 @@ pub(crate) fn by_id(conn: &Connection, (team, number): (TeamId, i64), id: Thread
 /// The thread of a message, or a new one if it has no row.
 pub(crate) fn of_message(conn: &Connection, number: i64, message: &Message, now: Time) -> Result<Thread> {
     let found = by_id(conn, (message.team, number), message.thread)?;
-    Ok(found.unwrap_or_else(|| Thread::started_by(message, now)))
+    Ok(found.unwrap_or_else(|| Thread::from_first_message(message, now)))
 }
 
 /// Threads, latest activity first.

@@ -141,7 +141,7 @@ fn blocks_do_not_pile_up_when_no_round_ever_ends() {
 }
 
 #[test]
-fn a_savepoint_takes_back_how_far_the_hand_went() {
+fn a_savepoint_restores_the_flush_cycle() {
     let (_home, conn) = ledger();
     let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
     commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1)));

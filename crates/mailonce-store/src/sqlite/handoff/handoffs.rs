@@ -171,7 +171,7 @@ pub(crate) fn apply_action(
     {
         return Ok(answer);
     }
-    let acted = apply_unless_known(ledger, team, id, act, now)?;
+    let acted = apply_unless_duplicate(ledger, team, id, act, now)?;
     if let (Some(operation), HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = (operation, &acted) {
         key_bindings::bind_operation(ledger, operation)?;
     }
@@ -181,7 +181,8 @@ pub(crate) fn apply_action(
     Ok(IdempotentResult::Done(acted))
 }
 
-fn apply_unless_known(
+/// Applies an action, unless it adds evidence that is already recorded.
+fn apply_unless_duplicate(
     ledger: &mut WriteSession<'_>,
     team: TeamId,
     id: EmailId,
@@ -221,7 +222,7 @@ fn apply_unless_known(
         save(ledger, number, &before, &email)?;
         ledger.queue_changed_email(email.clone());
         budgets::charge(ledger, number, &email, &effects.charges)?;
-        budgets::give_back_if_unsent(ledger, number, &before, &email)?;
+        budgets::refund_if_unsent(ledger, number, &before, &email)?;
         update_message_progress(ledger, number, &before, &email, now)?;
     }
     Ok(HandoffActionResult::Applied(effects.status, email))
@@ -336,7 +337,7 @@ pub(crate) fn recover_dead_nodes(
         let Some(email) = rows::email_by_bits(ledger.conn, id, team, bits)? else { continue };
         let act = HandoffAction::Crash { number, holder: NodeId(uuid::Uuid::from_bytes(holder)) };
         if let HandoffActionResult::Applied(HandoffActionStatus::Done, email) =
-            apply_unless_known(ledger, id, email.id, &act, now)?
+            apply_unless_duplicate(ledger, id, email.id, &act, now)?
         {
             recovered.count_handoff(&email, number);
         }

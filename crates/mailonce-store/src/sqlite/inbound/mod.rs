@@ -226,7 +226,7 @@ impl InboundStore for Sqlite {
     }
 
     async fn touch_implicit_watch(&self, watch: ImplicitWatch, now: Time) -> Result<ImplicitWatch> {
-        self.run_write(move |ledger| watches::touch_implicit(ledger, watch, now)).await
+        self.run_write(move |ledger| watches::start_or_extend_implicit(ledger, watch, now)).await
     }
 
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {

@@ -54,9 +54,9 @@ struct PreparedDelivery {
 
 impl PreparedArrival {
     pub(crate) fn new(arrival: InboundMail, now: Time) -> Result<Self> {
-        let InboundMail { raw, leased_to: reader, deliveries: parcels } = arrival;
+        let InboundMail { raw, leased_to: reader, deliveries: new_deliveries } = arrival;
         let prepare = |new: NewDelivery| PreparedDelivery::new(new, reader.is_some(), now);
-        Ok(Self { raw, reader, deliveries: parcels.into_iter().map(prepare).collect::<Result<_>>()? })
+        Ok(Self { raw, reader, deliveries: new_deliveries.into_iter().map(prepare).collect::<Result<_>>()? })
     }
 }
 
@@ -87,11 +87,11 @@ pub(crate) fn receive(
 ) -> Result<Vec<ReceiveResult>> {
     let (mut raw, mut uses) = (None, 0);
     let mut answers = Vec::with_capacity(arrival.deliveries.len());
-    for parcel in &arrival.deliveries {
-        let (answer, kept) = receive_one(ledger, parcel, arrival.reader, raw, now)?;
+    for prepared in &arrival.deliveries {
+        let (answer, kept) = receive_one(ledger, prepared, arrival.reader, raw, now)?;
         answers.push(answer);
         if kept && raw.is_none() {
-            let bits = ordered_bits(parcel.new.id.0);
+            let bits = ordered_bits(prepared.new.id.0);
             // The bytes already exist if this call is a retry and the row of its first delivery was deleted since.
             uses += 1 - ledger.execute(INSERT_RAW, params![bits, arrival.raw.as_ref()])? as i64;
             raw = Some(bits);
@@ -111,15 +111,15 @@ pub(crate) fn receive(
 /// `raw`; if that is `None`, the caller inserts them under the ordered bits of this delivery.
 fn receive_one(
     ledger: &mut WriteSession<'_>,
-    parcel: &PreparedDelivery,
+    prepared: &PreparedDelivery,
     reader: Option<NodeId>,
     raw: Option<i64>,
     now: Time,
 ) -> Result<(ReceiveResult, bool)> {
-    let team = ledger.team_number(parcel.new.team).ok_or_else(|| unknown_team_error(parcel.new.team))?;
-    let was_refused = parcel.new.suppression.is_some();
-    let gone = parcel.refused_if_inbox_gone(ledger, team, now)?;
-    let PreparedDelivery { new, delivery, about, back } = gone.as_ref().unwrap_or(parcel);
+    let team = ledger.team_number(prepared.new.team).ok_or_else(|| unknown_team_error(prepared.new.team))?;
+    let was_refused = prepared.new.suppression.is_some();
+    let gone = prepared.refused_if_inbox_gone(ledger, team, now)?;
+    let PreparedDelivery { new, delivery, about, back } = gone.as_ref().unwrap_or(prepared);
     let (bits, tail) = (ordered_bits(new.id.0), random_bits(new.id.0));
     let waits = delivery.state == DeliveryState::Waiting;
     let raw = waits.then_some(raw.unwrap_or(bits));

@@ -152,10 +152,10 @@ pub(crate) fn consume(
     let Some(artifact) = by_id(ledger.conn, team, number, id)? else {
         return Ok(IdempotentResult::Done(ConsumeResult::Missing));
     };
-    if let Some(holdings) = &taking.holdings {
+    if let Some(held_before) = &taking.held_before {
         let place = (artifact.inbox, artifact.kind);
-        let held = held(ledger.conn, (team, number), place, holdings.after, &taking.purpose)?;
-        if let Some(other) = holdings.taken_meanwhile(held) {
+        let held = held(ledger.conn, (team, number), place, held_before.after, &taking.purpose)?;
+        if let Some(other) = held_before.concurrently_taken(held) {
             return Ok(IdempotentResult::Done(ConsumeResult::TookMeanwhile(other)));
         }
     }

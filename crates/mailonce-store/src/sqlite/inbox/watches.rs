@@ -51,8 +51,12 @@ pub(crate) fn by_id(conn: &Connection, team: TeamId, number: i64, id: WatchId) -
     Ok(found.filter(|watch| watch.id == id))
 }
 
-/// Starts an implicit watch, or continues it.
-pub(crate) fn touch_implicit(ledger: &mut WriteSession<'_>, watch: ImplicitWatch, now: Time) -> Result<ImplicitWatch> {
+/// Starts an implicit watch, or extends the one that exists.
+pub(crate) fn start_or_extend_implicit(
+    ledger: &mut WriteSession<'_>,
+    watch: ImplicitWatch,
+    now: Time,
+) -> Result<ImplicitWatch> {
     let team = ledger.team_number(watch.team).ok_or_else(|| key_bindings::unknown_team_error(watch.team))?;
     let inbox = ordered_bits(watch.inbox.0);
     let before = {

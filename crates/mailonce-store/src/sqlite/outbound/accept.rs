@@ -148,7 +148,7 @@ impl PreparedEmail {
     fn apply(&mut self, first: &FirstSend, now: Time) -> Result<()> {
         self.email.bind_number = first.bind_number;
         let is_held = first.holds != self.holds;
-        if !is_held && first.overruns.is_empty() {
+        if !is_held && first.exceeded_budgets.is_empty() {
             return Ok(());
         }
         if is_held {

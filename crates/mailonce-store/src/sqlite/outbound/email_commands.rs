@@ -64,7 +64,7 @@ pub(crate) fn change_email(
             if let Some(event) = event {
                 let at = event.at;
                 save_and_publish(ledger, number, email.clone(), event)?;
-                budgets::give_back_if_unsent(ledger, number, &before, &email)?;
+                budgets::refund_if_unsent(ledger, number, &before, &email)?;
                 update_message_progress(ledger, number, &before, &email, at)?;
             }
             Ok(EmailChangeResult::Changed(email))

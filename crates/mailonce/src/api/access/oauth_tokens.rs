@@ -100,7 +100,7 @@ pub(crate) async fn issue(State(app): State<App>, request: Request) -> Result<Re
     check_failures(&app, address)?;
     let params = OauthParams::parse(&read_form(request).await?)?;
     let (client, resource) = (params.client(), params.resource(&app)?);
-    app.engine.control.audit.enter_anonymous(address);
+    app.engine.control.audit.set_anonymous_origin(address);
     let connections = &app.engine.connections;
     let tokens = match params.require("grant_type")? {
         "authorization_code" => {
@@ -133,7 +133,7 @@ pub(crate) async fn revoke(State(app): State<App>, request: Request) -> Result<R
     check_failures(&app, address)?;
     let params = OauthParams::parse(&read_form(request).await?)?;
     let (token, client) = (params.require("token")?, params.client()?);
-    app.engine.control.audit.enter_anonymous(address);
+    app.engine.control.audit.set_anonymous_origin(address);
     app.engine.connections.revoke_token(token, client).await?;
     Ok(StatusCode::OK.into_response())
 }

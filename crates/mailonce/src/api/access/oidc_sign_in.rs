@@ -88,11 +88,13 @@ struct SignInFailure {
 }
 
 impl SignInFailure {
-    fn forged(why: String) -> Self {
+    /// A state, code or token that the provider did not issue for this flow. Counts as a failed authentication.
+    fn suspicious(why: String) -> Self {
         Self { status: StatusCode::FORBIDDEN, why, may_be_forged: true }
     }
 
-    fn honest(status: StatusCode, why: String) -> Self {
+    /// Any other failure. Does not count as a failed authentication.
+    fn benign(status: StatusCode, why: String) -> Self {
         Self { status, why, may_be_forged: false }
     }
 
@@ -102,15 +104,15 @@ impl SignInFailure {
             Code::LinkGone => StatusCode::FORBIDDEN,
             code => StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
         };
-        Self::honest(status, problem.detail)
+        Self::benign(status, problem.detail)
     }
 }
 
 impl From<RedeemError> for SignInFailure {
     fn from(error: RedeemError) -> Self {
         match error {
-            RedeemError::Refused(why) => Self::forged(why),
-            RedeemError::Provider(why) => Self::honest(StatusCode::BAD_GATEWAY, why),
+            RedeemError::Refused(why) => Self::suspicious(why),
+            RedeemError::Provider(why) => Self::benign(StatusCode::BAD_GATEWAY, why),
         }
     }
 }
@@ -121,11 +123,11 @@ async fn sign_in(
     query: &CallbackQuery,
     parts: &Parts,
 ) -> Result<Response, SignInFailure> {
-    let flow = flow_of_browser(app, query, parts).map_err(SignInFailure::forged)?;
+    let flow = flow_of_browser(app, query, parts).map_err(SignInFailure::suspicious)?;
     if let Some(error) = &query.error {
         let error: String = error.chars().take(100).collect();
         let why = format!("the identity provider answered {error}");
-        return Err(SignInFailure::honest(StatusCode::FORBIDDEN, why));
+        return Err(SignInFailure::benign(StatusCode::FORBIDDEN, why));
     }
     let now = app.engine.ctx.now();
     let identity = provider.redeem(query, &flow, &redirect_uri(app), now).await?;

@@ -133,12 +133,12 @@ pub(crate) async fn use_link(State(app): State<App>, PathParam(token): PathParam
         Err(problem) => return failure_page(&app, &parts, problem),
     };
     end_previous_session(&app, &parts).await?;
-    signed_in(&app, &parts, &session, own_page(parts.uri.query().unwrap_or_default()))
+    signed_in(&app, &parts, &session, local_redirect_path(parts.uri.query().unwrap_or_default()))
 }
 
 /// The page that a sign-in link leads to: the email that `next` names, else the dashboard. Any other page is ignored, so
 /// that a link can never lead to another site.
-fn own_page(query: &str) -> &str {
+fn local_redirect_path(query: &str) -> &str {
     let next = query.strip_prefix("next=").unwrap_or_default();
     let is_email = next.strip_prefix("/emails/").is_some_and(|id| id.parse::<EmailId>().is_ok());
     if is_email { next } else { "/" }
@@ -149,7 +149,7 @@ pub(super) async fn end_previous_session(app: &App, parts: &Parts) -> Result<(),
     if let Some(before) = session_secret(parts)
         && let Ok(caller) = app.engine.access.authenticate_session(before).await
     {
-        app.engine.control.audit.enter(&caller, ClientAddress::of(&parts.extensions));
+        app.engine.control.audit.set_call_origin(&caller, ClientAddress::of(&parts.extensions));
         app.engine.people.end_session(&caller).await?;
     }
     Ok(())
@@ -212,12 +212,12 @@ pub(super) fn page(status: StatusCode, content: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::own_page;
+    use super::local_redirect_path;
 
     #[test]
     fn a_link_leads_to_an_email_or_to_the_dashboard_and_nowhere_else() {
         let email = "/emails/01890a5d-ac96-774b-bcce-b302099a8057";
-        assert_eq!(own_page(&format!("next={email}")), email);
+        assert_eq!(local_redirect_path(&format!("next={email}")), email);
         for query in [
             "",
             "next=",
@@ -230,7 +230,7 @@ mod tests {
             "next=\\\\evil.example",
             "to=/emails/01890a5d-ac96-774b-bcce-b302099a8057",
         ] {
-            assert_eq!(own_page(query), "/", "{query}");
+            assert_eq!(local_redirect_path(query), "/", "{query}");
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn agree(operation: &str, status: &str, example: &mut Value) {
         }
     }
     match operation {
-        "read_email" => tell_sent(example),
+        "read_email" => fill_sent_example(example),
         "reschedule_email" => {
             example["scheduled_at"] = json!("2026-11-17T11:30:00.000Z");
             set(example, &[("/state", json!("scheduled")), ("/rev", json!(2))]);
@@ -32,8 +32,8 @@ pub(super) fn agree(operation: &str, status: &str, example: &mut Value) {
     }
 }
 
-/// A sent email: one handoff, whose only attempt was accepted, and one repeated call.
-fn tell_sent(email: &mut Value) {
+/// Changes the example into a sent email: one handoff, whose only attempt was accepted, and one repeated call.
+fn fill_sent_example(email: &mut Value) {
     let reply =
         [("outcome", json!("accepted")), ("phase", json!("final")), ("code", json!(250)), ("ended_at", json!(ENDED))];
     if let Some(attempt) = email.pointer_mut("/handoffs/0/attempts/0") {

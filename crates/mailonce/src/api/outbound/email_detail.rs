@@ -8,6 +8,7 @@ use mailonce_core::{
     outbound::{
         email::Email,
         policy_trace::{PolicyStep, PolicyVerdict},
+        suppressed_call::SuppressedReason,
     },
     time::Time,
 };
@@ -248,14 +249,26 @@ fn timeline(view: &EmailView) -> Vec<TimelineEntryBody> {
         facts.push((fact.at, describe_evidence(fact)));
     }
     for call in &view.detail.suppressed_calls {
-        let (channel, reason, suffix) = (call.channel.as_str(), call.reason.as_str(), call_suffix(call.call.as_ref()));
-        facts.push((call.at, format!("duplicate call via {channel} suppressed ({reason}){suffix}")));
+        let (channel, why, suffix) =
+            (call.channel.as_str(), describe_duplicate(call.reason), call_suffix(call.call.as_ref()));
+        facts.push((call.at, format!("duplicate call via {channel} stopped: {why}{suffix}")));
     }
     if let Some(at) = email.settled_at {
         facts.push((at, format!("final state: {}", email.state().as_str())));
     }
     facts.sort_by_key(|(at, _)| *at);
     facts.into_iter().map(|(at, description)| TimelineEntryBody { at: at.to_string(), description }).collect()
+}
+
+/// What a stopped call has in common with this email.
+fn describe_duplicate(reason: SuppressedReason) -> &'static str {
+    match reason {
+        SuppressedReason::KeyReplay => "same key, same email",
+        SuppressedReason::PayloadDiffers => "same key, other wording",
+        SuppressedReason::Mismatch => "same key, different email",
+        SuppressedReason::AlreadyAnswered => "the message already has its reply",
+        SuppressedReason::Identical => "no key, same email",
+    }
 }
 
 /// Whether a guard held the email, and did not only flag it.

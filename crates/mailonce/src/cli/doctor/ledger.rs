@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_lose_what_was_acknowledged_fails_with_what_to_set() {
+    fn unsafe_durability_settings_fail_with_the_setting_to_change() {
         let notes = ["PostgreSQL 17", "fsync is off", "full_page_writes is off", "a replica is asynchronous"];
         let health = Health { engine: "postgres", degraded: true, notes: notes.map(str::to_owned).to_vec() };
         let checks = check_durability(&health);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_read_out_of_figures_and_told_with_the_next_step() {
+    fn the_queue_check_reads_the_metrics_and_names_the_next_step() {
         let metrics = "# HELP mailonce_handoff_queue_depth x\nmailonce_handoff_queue_depth{transport=\"a\"} 2\n\
                        mailonce_handoff_queue_depth{transport=\"b\"} 3\nmailonce_handoff_queue_oldest_seconds 4.5\n\
                        mailonce_handoff_unknown 1\nmailonce_handoff_unknown_total 9\n";

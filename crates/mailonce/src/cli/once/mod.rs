@@ -187,14 +187,14 @@ async fn run(args: OnceArgs) -> Result<u8, OnceError> {
             (201, _) => return perform(&args, &client, &body, signals).await,
             (200, _) => return replay(&body),
             (409, Some("busy")) if args.wait => {
-                keep_period(&mut request, &body);
+                reuse_first_period(&mut request, &body);
                 let hint = body["retry_after"].as_u64().unwrap_or(WAIT_POLL_S);
                 let pause = Duration::from_secs(hint.clamp(1, WAIT_POLL_S));
                 if let Ok(signal) = tokio::time::timeout(pause, signals.wait_for_first()).await {
                     return Err(OnceError::interrupted(signal));
                 }
             }
-            (409, Some("unknown")) => return settle(&args, &client, &body, &mut signals).await,
+            (409, Some("unknown")) => return look_up_lost_work(&args, &client, &body, &mut signals).await,
             _ => return Err(OnceError::from_answer(&body)),
         }
     }
@@ -245,8 +245,8 @@ impl OnceArgs {
     }
 }
 
-/// Keeps waiting for the period of the first answer. Computed again after a boundary, it would be another run.
-fn keep_period(request: &mut Value, answer: &Value) {
+/// Sets the period of a retry to that of the first answer. Computed again after a boundary, it would be another run.
+fn reuse_first_period(request: &mut Value, answer: &Value) {
     if let (Some(period), Some(named)) = (request.pointer_mut("/intent/period"), answer["period"].as_str()) {
         *period = json!(named);
     }
@@ -279,12 +279,12 @@ async fn perform(
     let path = |verb: &str| format!("/v1/claims/{id}/{verb}");
     if may_repeat && args.verify.is_some() {
         match look_up(args, won, &mut signals).await {
-            LookUp::Done => {
+            LookUpOutcome::Done => {
                 renewals.abort();
                 return report_evidence(client, &id, true).await;
             }
-            LookUp::NotFound => {}
-            LookUp::Failed(why) => {
+            LookUpOutcome::NotFound => {}
+            LookUpOutcome::Failed(why) => {
                 renewals.abort();
                 let body = json!({ "token": token, "retryable": true, "reason": why });
                 if let Err(error) = client.post(&path("fail"), &body, RECORD_TIMEOUT).await {
@@ -367,7 +367,7 @@ fn replay(claim: &Value) -> Result<u8, OnceError> {
 }
 
 /// Looks up whether the work of a lost caller was done, if there is a command for that.
-async fn settle(
+async fn look_up_lost_work(
     args: &OnceArgs,
     client: &ClaimClient,
     problem: &Value,
@@ -378,15 +378,15 @@ async fn settle(
     }
     let id = text(problem, "id");
     match look_up(args, problem, signals).await {
-        LookUp::Done => return report_evidence(client, &id, true).await,
-        LookUp::NotFound => drop(report_evidence(client, &id, false).await?),
-        LookUp::Failed(why) => print_stderr(&format!("mailonce once: {why}")),
+        LookUpOutcome::Done => return report_evidence(client, &id, true).await,
+        LookUpOutcome::NotFound => drop(report_evidence(client, &id, false).await?),
+        LookUpOutcome::Failed(why) => print_stderr(&format!("mailonce once: {why}")),
     }
     Err(OnceError::from_answer(problem))
 }
 
-/// What a look-up says about the work of a lost caller.
-enum LookUp {
+/// What `--verify` says about the work of a lost caller.
+enum LookUpOutcome {
     Done,
     NotFound,
     /// It could not say.
@@ -395,8 +395,8 @@ enum LookUp {
 
 /// Runs the look-up: exit code 0 means done, 1 not done. Anything else, such as a missing program, says nothing.
 /// It gets the key that every run of the claim passes to the other system.
-async fn look_up(args: &OnceArgs, claim: &Value, signals: &mut CaughtSignals) -> LookUp {
-    let Some(verify) = &args.verify else { return LookUp::Failed("there is no --verify".into()) };
+async fn look_up(args: &OnceArgs, claim: &Value, signals: &mut CaughtSignals) -> LookUpOutcome {
+    let Some(verify) = &args.verify else { return LookUpOutcome::Failed("there is no --verify".into()) };
     let mut shell = tokio::process::Command::new("/bin/sh");
     shell.arg("-c").arg(verify).env("MAILONCE_CLAIM_ID", text(claim, "id"));
     shell.env("MAILONCE_DOWNSTREAM_KEY", text(claim, "downstream_key"));
@@ -405,17 +405,20 @@ async fn look_up(args: &OnceArgs, claim: &Value, signals: &mut CaughtSignals) ->
     let status = tokio::select! {
         status = shell.status() => status,
         signal = signals.wait_for_first() => {
-            return LookUp::Failed(format!("signal {} ended the look-up of --verify, which says nothing", signal.as_raw()));
+            let number = signal.as_raw();
+            return LookUpOutcome::Failed(format!("signal {number} ended the look-up of --verify, which says nothing"));
         }
     };
     match status.map(|status| status.code()) {
-        Ok(Some(0)) => LookUp::Done,
-        Ok(Some(1)) => LookUp::NotFound,
+        Ok(Some(0)) => LookUpOutcome::Done,
+        Ok(Some(1)) => LookUpOutcome::NotFound,
         Ok(code) => {
             let how = code.map_or_else(|| "was killed".to_owned(), |code| format!("ended with exit code {code}"));
-            LookUp::Failed(format!("the look-up of --verify {how}, which says nothing; 0 means done and 1 not done"))
+            LookUpOutcome::Failed(format!(
+                "the look-up of --verify {how}, which says nothing; 0 means done and 1 not done"
+            ))
         }
-        Err(error) => LookUp::Failed(format!("the look-up of --verify could not be started: {error}")),
+        Err(error) => LookUpOutcome::Failed(format!("the look-up of --verify could not be started: {error}")),
     }
 }
 

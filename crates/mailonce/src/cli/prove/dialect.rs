@@ -18,7 +18,8 @@ const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) enum TargetDialect {
     Mailonce,
     Resend,
-    Usesend,
+    #[value(name = "usesend")]
+    UseSend,
     Agentmail,
 }
 
@@ -36,7 +37,7 @@ impl TargetDialect {
         match self {
             Self::Mailonce => "mailonce",
             Self::Resend => "resend",
-            Self::Usesend => "usesend",
+            Self::UseSend => "usesend",
             Self::Agentmail => "agentmail",
         }
     }
@@ -46,7 +47,7 @@ impl TargetDialect {
         match self {
             Self::Mailonce => "/v1/emails".into(),
             Self::Resend => "/emails".into(),
-            Self::Usesend => "/api/v1/emails".into(),
+            Self::UseSend => "/api/v1/emails".into(),
             Self::Agentmail => format!("/v0/inboxes/{}/messages/send", percent_encode(from)),
         }
     }
@@ -56,7 +57,7 @@ impl TargetDialect {
         match self {
             Self::Mailonce => Some("/v1/emails/batch"),
             Self::Resend => Some("/emails/batch"),
-            Self::Usesend => Some("/api/v1/emails/batch"),
+            Self::UseSend => Some("/api/v1/emails/batch"),
             Self::Agentmail => None,
         }
     }
@@ -91,7 +92,7 @@ impl TargetDialect {
         let status = answer.status;
         let field = match self {
             Self::Mailonce | Self::Resend => "id",
-            Self::Usesend => "emailId",
+            Self::UseSend => "emailId",
             Self::Agentmail => "message_id",
         };
         let one = |item: &Value| item[field].as_str().filter(|id| !id.is_empty()).map(str::to_owned);
@@ -121,11 +122,11 @@ impl TargetDialect {
             (Self::Resend, 409, "concurrent_idempotent_requests") => CallResult::InFlight(status),
             (Self::Resend, 400, "invalid_idempotency_key") => CallResult::InvalidKey(status),
             // useSend has one code for both; only the message differs.
-            (Self::Usesend, 409, "NOT_UNIQUE") if error_message(&body["error"]).contains("in progress") => {
+            (Self::UseSend, 409, "NOT_UNIQUE") if error_message(&body["error"]).contains("in progress") => {
                 CallResult::InFlight(status)
             }
-            (Self::Usesend, 409, "NOT_UNIQUE") => CallResult::KeyMismatch(status),
-            (Self::Usesend, 400, "BAD_REQUEST") if error_message(&body["error"]).contains("Idempotency-Key") => {
+            (Self::UseSend, 409, "NOT_UNIQUE") => CallResult::KeyMismatch(status),
+            (Self::UseSend, 400, "BAD_REQUEST") if error_message(&body["error"]).contains("Idempotency-Key") => {
                 CallResult::InvalidKey(status)
             }
             (Self::Agentmail, 409, _) => CallResult::KeyMismatch(status),
@@ -138,7 +139,7 @@ impl TargetDialect {
         let name = match self {
             Self::Mailonce => &body["code"],
             Self::Resend | Self::Agentmail => &body["name"],
-            Self::Usesend => &body["error"]["code"],
+            Self::UseSend => &body["error"]["code"],
         };
         name.as_str().unwrap_or_default().chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect()
     }
@@ -166,9 +167,9 @@ impl TargetDialect {
             (ProveCase::KeyReusedForOtherBody, Self::Resend) => {
                 Made("409 invalid_idempotent_request; the first email is kept")
             }
-            (ProveCase::KeyReusedForOtherBody, Self::Usesend) => Made("409 NOT_UNIQUE; the first email is kept"),
+            (ProveCase::KeyReusedForOtherBody, Self::UseSend) => Made("409 NOT_UNIQUE; the first email is kept"),
             (ProveCase::KeyReusedForOtherBody, Self::Agentmail) => Made("409; the first email is kept"),
-            (ProveCase::RetryAfterRefusal, Self::Mailonce | Self::Usesend) => {
+            (ProveCase::RetryAfterRefusal, Self::Mailonce | Self::UseSend) => {
                 Made("4xx, then accepted with the same key")
             }
             (ProveCase::RetryAfterRefusal, _) => NotMade("keys of refused requests are not documented"),
@@ -178,21 +179,21 @@ impl TargetDialect {
             ) => Made("the retry is accepted, one id"),
             (ProveCase::SameBatchTwice, Self::Mailonce) => Made("202, then 200 replayed, the same ids in order"),
             (ProveCase::KeyReusedForOtherBatch, Self::Mailonce) => Made("422 key_mismatch"),
-            (ProveCase::KeyReusedForOtherBatch, Self::Resend | Self::Usesend) => Made("409"),
+            (ProveCase::KeyReusedForOtherBatch, Self::Resend | Self::UseSend) => Made("409"),
             (
                 ProveCase::SameBatchTwice | ProveCase::KeyReusedForOtherBatch | ProveCase::KeyAcrossSendAndBatch,
                 Self::Agentmail,
             ) => NotMade("no batch"),
             (ProveCase::SameBatchTwice, _) => Made("200 twice, the same ids in order"),
             (ProveCase::KeyAcrossSendAndBatch, Self::Mailonce) => Made("422 key_mismatch both ways"),
-            (ProveCase::KeyAcrossSendAndBatch, Self::Usesend) => Made("409 NOT_UNIQUE both ways"),
+            (ProveCase::KeyAcrossSendAndBatch, Self::UseSend) => Made("409 NOT_UNIQUE both ways"),
             (ProveCase::KeyAcrossSendAndBatch, Self::Resend) => NotMade("one key at two routes is not documented"),
             (ProveCase::LongKey, Self::Mailonce) => Made("256 accepted; 257: 400 invalid_key"),
             (ProveCase::LongKey, Self::Resend) => Made("256 accepted; 257: 400 invalid_idempotency_key"),
-            (ProveCase::LongKey, Self::Usesend) => Made("256 accepted; 257: 400 BAD_REQUEST"),
+            (ProveCase::LongKey, Self::UseSend) => Made("256 accepted; 257: 400 BAD_REQUEST"),
             (ProveCase::EmptyKey, Self::Mailonce) => Made("400 invalid_key"),
             (ProveCase::EmptyKey, Self::Resend) => Made("400 invalid_idempotency_key"),
-            (ProveCase::EmptyKey, Self::Usesend) => NotMade("an empty header is not documented"),
+            (ProveCase::EmptyKey, Self::UseSend) => NotMade("an empty header is not documented"),
             (ProveCase::LongKey | ProveCase::EmptyKey, Self::Agentmail) => {
                 NotMade("the length of keys is not documented")
             }
@@ -218,7 +219,7 @@ mod tests {
     use hyper::{HeaderMap, body::Bytes};
 
     #[test]
-    fn who_is_told_to_wait_waits_whoever_said_so_and_in_which_words() {
+    fn a_429_response_is_a_rate_limit_whatever_its_body() {
         let mut headers = HeaderMap::new();
         headers.insert("retry-after", "3".parse().unwrap());
         for body in ["", "<html>slow down</html>", r#"{"name":"rate_limit_exceeded"}"#] {

@@ -39,7 +39,7 @@ use crate::{
 
 /// Finishes the pending work of a draft and returns the draft with its inbox. This cancels an email that must no longer
 /// be sent, and accepts the scheduled email of a draft with `send_at`.
-pub(super) async fn settle_schedule(
+pub(super) async fn apply_pending_schedule(
     call: &AgentMailRequest,
     inbox: Option<&Inbox>,
     id: &str,
@@ -165,7 +165,7 @@ pub(super) async fn send_draft(call: &AgentMailRequest, inbox: &Inbox, id: &str)
     check_labels(&body.add_labels.0, "add_labels")?;
     check_labels(&body.remove_labels.0, "remove_labels")?;
     for _ in 0..MAX_CONFLICT_RETRIES {
-        let (draft, _) = settle_schedule(call, Some(inbox), id).await?;
+        let (draft, _) = apply_pending_schedule(call, Some(inbox), id).await?;
         if draft.details.removed {
             return Err(missing_draft(id).into());
         }

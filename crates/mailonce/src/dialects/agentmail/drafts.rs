@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::{
     AgentMailResult,
-    draft_send::{check_schedule, send_draft, settle_schedule},
+    draft_send::{apply_pending_schedule, check_schedule, send_draft},
     draft_view::{attachment_link, email_state, find_any, find_unsent, is_sent, missing_draft, to_json},
     labels::check_labels,
     no_route,
@@ -277,7 +277,7 @@ async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
         )
         .into());
     }
-    match settle_schedule(call, Some(inbox), &draft.id.to_string()).await {
+    match apply_pending_schedule(call, Some(inbox), &draft.id.to_string()).await {
         Ok((draft, _)) => Ok(as_json(StatusCode::OK, &to_json(call, &draft, inbox).await?)),
         Err(problem) => {
             // A refused request leaves no draft. If the outcome is unknown, the draft stays and a retry finds out.
@@ -327,7 +327,7 @@ fn check_change(body: &DraftBody) -> Result<(), Problem> {
 
 async fn change(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailResult {
     for _ in 0..MAX_CONFLICT_RETRIES {
-        let (draft, _) = settle_schedule(call, Some(inbox), id).await?;
+        let (draft, _) = apply_pending_schedule(call, Some(inbox), id).await?;
         ensure_unsent(call, &draft, id).await?;
         let body = DraftBody::parse(call)?;
         check_change(&body)?;
@@ -368,7 +368,7 @@ async fn sync_labels(call: &AgentMailRequest, draft: &Draft, changed: &Draft) ->
 /// The response to a change: the current draft, or a conflict if its previous email was already sent.
 async fn respond_with_change(call: &AgentMailRequest, inbox: &Inbox, changed: Draft) -> AgentMailResult {
     let id = changed.id.to_string();
-    let current = match settle_schedule(call, Some(inbox), &id).await {
+    let current = match apply_pending_schedule(call, Some(inbox), &id).await {
         Ok((current, _))
             if changed.details.email_to_cancel.is_some()
                 && current.details.email == changed.details.email_to_cancel =>

@@ -138,7 +138,7 @@ fn message(problem: &Problem) -> String {
 }
 
 /// What to do about it. The text mentions only what AgentMail's API offers.
-fn fix(problem: &Problem) -> &'static str {
+fn next_step(problem: &Problem) -> &'static str {
     match problem.code {
         _ if problem.cause == Some(Cause::NoRecipient) => "Give at least one recipient in to; nothing was stored.",
         Code::InvalidKey => "Send an Idempotency-Key of 1 to 256 printable ASCII characters, or none.",
@@ -193,7 +193,7 @@ pub(super) fn problem_response(problem: &Problem) -> Response {
         "name": name,
         "code": code,
         "message": message(problem),
-        "fix": fix(problem),
+        "fix": next_step(problem),
         "docs": format!("/docs/errors/{}", problem.code.as_str()),
     });
     if status == 400 {
@@ -269,13 +269,13 @@ mod tests {
         assert_eq!((classify(&problem).0, problem.cause), (400, None), "the first error is about `from`");
         let from = "a@x.test".to_owned();
         let problem = Problem::from(EmailContent::validate(RawContent { from, ..RawContent::default() }).unwrap_err());
-        assert_eq!(fix(&problem), "Give at least one recipient in to; nothing was stored.");
+        assert_eq!(next_step(&problem), "Give at least one recipient in to; nothing was stored.");
     }
 
     #[test]
     fn what_to_do_is_said_in_words_of_the_dialect() {
         for code in Code::ALL {
-            let fix_text = fix(&Problem::new(*code, "x"));
+            let fix_text = next_step(&Problem::new(*code, "x"));
             assert!(
                 !fix_text.contains("/v1") && !fix_text.contains('`') && !fix_text.contains("openapi"),
                 "{fix_text}"

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_turned_round_as_a_whole_or_not_at_all() {
+    fn only_a_complete_list_is_paginated_oldest_first() {
         let page =
             |text: &str, has_more| AgentMailQuery::parse(text).paginate_oldest_first(vec![5, 4, 3, 2, 1], has_more);
         assert_eq!(page("limit=2", false).unwrap(), (vec![1, 2], Some("2".to_owned())));

@@ -347,7 +347,7 @@ impl NativeTags {
         Self(parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("\n"))
     }
 
-    /// The tag at the start of a text, if the template has the same one.
+    /// The native tag that a text begins with, such as `{{ x }}` or `{% if %}`, if the template has the same one.
     fn at_start<'a>(&self, text: &'a str) -> Option<&'a str> {
         let (open, close) = TAGS.into_iter().find(|(open, _)| text.starts_with(open))?;
         let end = text.get(open.len()..)?.find(close)? + open.len() + close.len();

@@ -337,8 +337,8 @@ pub(super) async fn change(
         .into());
     }
     let edit = match folder.as_deref() {
-        Some("archive") => ThreadEdit { handled: Some(true), ..leave_trash() },
-        Some("inbox") => ThreadEdit { handled: Some(false), ..leave_trash() },
+        Some("archive") => ThreadEdit { handled: Some(true), ..restore_from_trash() },
+        Some("inbox") => ThreadEdit { handled: Some(false), ..restore_from_trash() },
         Some(TRASH) => move_to_trash(),
         Some(_) => {
             return Err(field_problem("folder", "The `folder` must be `inbox`, `archive` or `trash`.").into());
@@ -353,7 +353,7 @@ fn move_to_trash() -> ThreadEdit {
     ThreadEdit { add_labels: vec![TRASH.to_owned()], ..ThreadEdit::default() }
 }
 
-fn leave_trash() -> ThreadEdit {
+fn restore_from_trash() -> ThreadEdit {
     ThreadEdit { remove_labels: vec![TRASH.to_owned()], ..ThreadEdit::default() }
 }
 

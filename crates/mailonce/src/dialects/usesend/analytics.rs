@@ -4,7 +4,7 @@ use axum::{extract::State, http::StatusCode};
 use mailonce_core::{access::team::ApiKeyScope, outbound::email::Email, problem::Problem, time::Time};
 use serde::{Deserialize, Serialize};
 
-use super::{DialectQuery, Usesend, UsesendRequest, UsesendResult, domains::find_by_number, json};
+use super::{DialectQuery, UseSend, UseSendRequest, UseSendResult, domains::find_by_number, json};
 use crate::{
     dialects::{
         email_counts::{DAY_MS, EmailCounts, emails_to_count, range_query, rate},
@@ -67,7 +67,7 @@ struct ReputationBody {
 /// The emails of the last days, and the number of the first of these days since 1970, in UTC.
 async fn latest_emails(
     app: &App,
-    auth: &UsesendRequest,
+    auth: &UseSendRequest,
     query: &AnalyticsQuery,
     days: i64,
 ) -> Result<(Vec<Email>, i64), Problem> {
@@ -86,9 +86,9 @@ async fn latest_emails(
 /// `GET /analytics/email-time-series`. An email counts on the day on which it was accepted, in UTC.
 pub(super) async fn time_series(
     State(app): State<App>,
-    auth: UsesendRequest,
-    DialectQuery(query, ..): DialectQuery<AnalyticsQuery, Usesend>,
-) -> UsesendResult {
+    auth: UseSendRequest,
+    DialectQuery(query, ..): DialectQuery<AnalyticsQuery, UseSend>,
+) -> UseSendResult {
     let days = match query.days.as_deref() {
         None | Some("30") => DEFAULT_DAYS,
         Some("7") => 7,
@@ -108,9 +108,9 @@ pub(super) async fn time_series(
 /// `GET /analytics/reputation-metrics`, of the last 30 days. Rates are percentages of the emails that were sent.
 pub(super) async fn reputation(
     State(app): State<App>,
-    auth: UsesendRequest,
-    DialectQuery(query, ..): DialectQuery<AnalyticsQuery, Usesend>,
-) -> UsesendResult {
+    auth: UseSendRequest,
+    DialectQuery(query, ..): DialectQuery<AnalyticsQuery, UseSend>,
+) -> UseSendResult {
     let (emails, _) = latest_emails(&app, &auth, &query, DEFAULT_DAYS).await?;
     let counts = EmailCounts::of(&emails);
     let body = ReputationBody {

@@ -5,7 +5,7 @@ use mailonce_core::problem::{Code, Problem};
 use mailonce_engine::access::domains::{DnsCheckResult, DnsEntry, Domain, parse_domain_name};
 use serde::{Deserialize, Serialize};
 
-use super::{DialectPath, OnePathParam, UsesendRequest, UsesendRequestBody, UsesendResult, json, numeric_id};
+use super::{DialectPath, OnePathParam, UseSendRequest, UseSendRequestBody, UseSendResult, json, numeric_id};
 use crate::{
     dialects::{field_problem, pagination::MAX_SHORT_LIST},
     http::app::App,
@@ -67,7 +67,7 @@ struct DomainBody {
 }
 
 impl DomainBody {
-    fn of(auth: &UsesendRequest, domain: &Domain) -> Self {
+    fn of(auth: &UseSendRequest, domain: &Domain) -> Self {
         let dkim_record = domain.records.iter().find(|entry| entry.purpose == "dkim");
         let public_key = dkim_record.and_then(|entry| entry.value.split("p=").nth(1)).unwrap_or_default();
         Self {
@@ -99,7 +99,7 @@ impl DomainBody {
 }
 
 /// Finds the domain with a numeric id.
-pub(super) async fn find_by_number(app: &App, auth: &UsesendRequest, text: &str) -> Result<Domain, Problem> {
+pub(super) async fn find_by_number(app: &App, auth: &UseSendRequest, text: &str) -> Result<Domain, Problem> {
     let missing = || Problem::new(Code::NotFound, "Domain not found");
     let wanted: i64 = text.parse().map_err(|_not_a_number| missing())?;
     let all = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
@@ -107,7 +107,7 @@ pub(super) async fn find_by_number(app: &App, auth: &UsesendRequest, text: &str)
 }
 
 /// `GET /domains`.
-pub(super) async fn list(State(app): State<App>, auth: UsesendRequest) -> UsesendResult {
+pub(super) async fn list(State(app): State<App>, auth: UseSendRequest) -> UseSendResult {
     let all = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
     let bodies: Vec<DomainBody> = all.iter().map(|domain| DomainBody::of(&auth, domain)).collect();
     Ok(json(StatusCode::OK, &bodies))
@@ -120,7 +120,7 @@ struct NewDomainBody {
 }
 
 /// `POST /domains`. The region is ignored: mailonce has only one.
-pub(super) async fn create(State(app): State<App>, auth: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
+pub(super) async fn create(State(app): State<App>, auth: UseSendRequest, body: UseSendRequestBody) -> UseSendResult {
     let name = body.parse::<NewDomainBody>()?.name.ok_or_else(|| field_problem("name", "name is required"))?;
     let name = parse_domain_name(&name)?;
     let keyed_call = auth.keyed_call("domains", "", name.as_bytes());
@@ -131,9 +131,9 @@ pub(super) async fn create(State(app): State<App>, auth: UsesendRequest, body: U
 /// `GET /domains/{id}`.
 pub(super) async fn read(
     State(app): State<App>,
-    auth: UsesendRequest,
+    auth: UseSendRequest,
     DialectPath(name, ..): OnePathParam,
-) -> UsesendResult {
+) -> UseSendResult {
     let domain = find_by_number(&app, &auth, &name).await?;
     Ok(json(StatusCode::OK, &DomainBody::of(&auth, &domain)))
 }
@@ -146,9 +146,9 @@ struct VerificationStartedBody {
 /// `PUT /domains/{id}/verify`. The DNS check is finished when this returns; its result is stored with the domain.
 pub(super) async fn verify(
     State(app): State<App>,
-    auth: UsesendRequest,
+    auth: UseSendRequest,
     DialectPath(name, ..): OnePathParam,
-) -> UsesendResult {
+) -> UseSendResult {
     let domain = find_by_number(&app, &auth, &name).await?;
     app.engine.access.verify_domain(&auth.caller, domain.id, None).await?;
     Ok(json(StatusCode::OK, &VerificationStartedBody { message: "Domain verification started" }))
@@ -164,9 +164,9 @@ struct DomainDeletedBody {
 /// `DELETE /domains/{id}`.
 pub(super) async fn remove(
     State(app): State<App>,
-    auth: UsesendRequest,
+    auth: UseSendRequest,
     DialectPath(name, ..): OnePathParam,
-) -> UsesendResult {
+) -> UseSendResult {
     let domain = find_by_number(&app, &auth, &name).await?;
     app.engine.access.remove_domain(&auth.caller, domain.id).await?;
     Ok(json(

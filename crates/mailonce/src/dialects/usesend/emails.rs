@@ -18,7 +18,7 @@ use mailonce_engine::outbound::queries::EmailView;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
-    DialectPath, DialectQuery, OnePathParam, Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json,
+    DialectPath, DialectQuery, OnePathParam, UseSend, UseSendRequest, UseSendRequestBody, UseSendResult, json,
     numeric_id, send::SendReceiptBody,
 };
 use crate::{dialects::field_problem, http::app::App};
@@ -189,9 +189,9 @@ impl EmailBody {
 /// `GET /emails/{id}`.
 pub(super) async fn read(
     State(app): State<App>,
-    auth: UsesendRequest,
+    auth: UseSendRequest,
     DialectPath(name, ..): OnePathParam,
-) -> UsesendResult {
+) -> UseSendResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let view = app.engine.outbound.email_view(&auth.caller, email_id(&name)?).await.map_err(with_dialect_message)?;
     let events = email_events(&view);
@@ -205,7 +205,7 @@ pub(super) async fn read(
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct UsesendEmailListQuery {
+pub(super) struct UseSendEmailListQuery {
     page: Option<String>,
     limit: Option<String>,
     start_date: Option<String>,
@@ -213,7 +213,7 @@ pub(super) struct UsesendEmailListQuery {
     domain_id: Option<IgnoredAny>,
 }
 
-impl UsesendEmailListQuery {
+impl UseSendEmailListQuery {
     fn parse(&self) -> Result<(EmailQuery, usize), Problem> {
         if self.domain_id.is_some() {
             return Err(field_problem("domainId", "domainId is not supported; leave it out"));
@@ -252,9 +252,9 @@ struct ListBody {
 /// `GET /emails`. The client asks for a page number, so earlier pages are skipped; `count` covers all pages.
 pub(super) async fn list(
     State(app): State<App>,
-    auth: UsesendRequest,
-    DialectQuery(query, ..): DialectQuery<UsesendEmailListQuery, Usesend>,
-) -> UsesendResult {
+    auth: UseSendRequest,
+    DialectQuery(query, ..): DialectQuery<UseSendEmailListQuery, UseSend>,
+) -> UseSendResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let (query, page) = query.parse()?;
     let count = app.engine.outbound.count_emails(&auth.caller, query.since, query.until).await?;
@@ -278,7 +278,7 @@ pub(super) async fn list(
 /// The rows of a page. The engine may return a short page although more rows follow, so this reads on.
 async fn load_page(
     app: &App,
-    auth: &UsesendRequest,
+    auth: &UseSendRequest,
     mut query: EmailQuery,
     page: usize,
 ) -> Result<Vec<Email>, Problem> {
@@ -307,10 +307,10 @@ struct RescheduleBody {
 /// `PATCH /emails/{id}`.
 pub(super) async fn reschedule(
     State(app): State<App>,
-    auth: UsesendRequest,
+    auth: UseSendRequest,
     DialectPath(name, ..): OnePathParam,
-    body: UsesendRequestBody,
-) -> UsesendResult {
+    body: UseSendRequestBody,
+) -> UseSendResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let id = email_id(&name)?;
     let text = body
@@ -326,9 +326,9 @@ pub(super) async fn reschedule(
 /// `POST /emails/{id}/cancel`.
 pub(super) async fn cancel(
     State(app): State<App>,
-    auth: UsesendRequest,
+    auth: UseSendRequest,
     DialectPath(name, ..): OnePathParam,
-) -> UsesendResult {
+) -> UseSendResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let keyed_call = auth.keyed_call("cancel", &name, b"");
     let email = app
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_that_went_well_has_no_last_word_about_the_others() {
+    fn the_last_status_is_that_of_the_whole_email() {
         let ordered = |statuses: &[&'static str], state, settled: Option<i64>| -> Vec<&'static str> {
             let changes = statuses.iter().zip(1..).map(|(status, at)| (Time(at), *status)).collect();
             order_status_changes(changes, state, settled.map(Time)).into_iter().map(|(_, status)| status).collect()

@@ -29,19 +29,19 @@ use crate::http::app::App;
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
 /// The useSend API contract.
-pub(crate) struct Usesend;
+pub(crate) struct UseSend;
 
 /// An authenticated request.
-type UsesendRequest = AuthedDialectRequest<Usesend>;
+type UseSendRequest = AuthedDialectRequest<UseSend>;
 /// A request body.
-type UsesendRequestBody = DialectBody<Usesend>;
+type UseSendRequestBody = DialectBody<UseSend>;
 /// What a handler returns.
-type UsesendResult = DialectResult<Usesend>;
+type UseSendResult = DialectResult<UseSend>;
 /// A path with one parameter.
-type OnePathParam = DialectPath<String, Usesend>;
+type OnePathParam = DialectPath<String, UseSend>;
 
-impl DialectContract for Usesend {
-    const CHANNEL: Channel = Channel::Usesend;
+impl DialectContract for UseSend {
+    const CHANNEL: Channel = Channel::UseSend;
 
     /// The second word of the header: useSend accepts any authentication scheme.
     fn credential(headers: &HeaderMap) -> Option<&str> {
@@ -89,7 +89,7 @@ fn missing_feature(path: &str) -> Option<&'static str> {
 
 /// The error for a path without a route: `501` for a feature that mailonce does not have. Reads the whole body, so that
 /// a client that is still sending it receives the response.
-async fn path_not_found(uri: Uri, _: UsesendRequest, _: UsesendRequestBody) -> DialectError<Usesend> {
+async fn path_not_found(uri: Uri, _: UseSendRequest, _: UseSendRequestBody) -> DialectError<UseSend> {
     match missing_feature(uri.path()) {
         Some(reason) => {
             DialectError::from_response(errors::error(StatusCode::NOT_IMPLEMENTED, "NOT_IMPLEMENTED", reason))
@@ -98,7 +98,7 @@ async fn path_not_found(uri: Uri, _: UsesendRequest, _: UsesendRequestBody) -> D
     }
 }
 
-async fn method_not_allowed(_: UsesendRequest, _: UsesendRequestBody) -> DialectError<Usesend> {
+async fn method_not_allowed(_: UseSendRequest, _: UseSendRequestBody) -> DialectError<UseSend> {
     Problem::new(Code::MethodNotAllowed, "This path does not support this method").into()
 }
 

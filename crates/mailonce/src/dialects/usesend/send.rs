@@ -17,7 +17,7 @@ use mailonce_engine::{Caller, Engine, outbound::keyed_send::SendRequest};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json};
+use super::{UseSend, UseSendRequest, UseSendRequestBody, UseSendResult, json};
 use crate::{
     dialects::{
         attachment::DialectAttachment, batch_failure, field_problem, respond_to_send, send_failures,
@@ -217,13 +217,13 @@ fn with_dialect_message(problem: Problem) -> Problem {
 }
 
 /// `POST /emails`.
-pub(super) async fn send(State(app): State<App>, auth: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
+pub(super) async fn send(State(app): State<App>, auth: UseSendRequest, body: UseSendRequestBody) -> UseSendResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let send_body = body.parse::<SendBody>()?;
     drop(body);
     let request = send_body.into_request(&app.engine, &auth.caller, auth.key).await?;
     let sent = app.engine.outbound.send(&auth.caller, request).await.map_err(with_dialect_message)?;
-    Ok(respond_to_send::<Usesend>(&sent, || json(StatusCode::OK, &SendReceiptBody { email_id: sent.id.to_string() })))
+    Ok(respond_to_send::<UseSend>(&sent, || json(StatusCode::OK, &SendReceiptBody { email_id: sent.id.to_string() })))
 }
 
 #[derive(Serialize)]
@@ -232,7 +232,7 @@ struct BatchBody {
 }
 
 /// `POST /emails/batch`. All emails are accepted or none: the response never has fewer ids than the batch has emails.
-pub(super) async fn batch(State(app): State<App>, auth: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
+pub(super) async fn batch(State(app): State<App>, auth: UseSendRequest, body: UseSendRequestBody) -> UseSendResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let values: Vec<&RawValue> = body.items()?;
     if values.is_empty() {

@@ -136,7 +136,7 @@ fn is_path(text: &str, path: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn told(line: &str) -> Result<SmtpCommand, &'static str> {
+    fn parse_command(line: &str) -> Result<SmtpCommand, &'static str> {
         parse(format!("{line}\r\n").as_bytes()).map_err(|reply| reply.line)
     }
 
@@ -145,25 +145,25 @@ mod tests {
         let mail = |sender: &str, size, utf8| Ok(SmtpCommand::Mail { sender: sender.to_owned(), size, utf8 });
         let rcpt = |address: &str| Ok(SmtpCommand::Rcpt { address: Some(address.to_owned()) });
         let hello = |name: &str, extended| Ok(SmtpCommand::Hello { name: name.to_owned(), extended });
-        assert_eq!(told("ehlo mx.example.com"), hello("mx.example.com", true));
-        assert_eq!(told("HELO [192.0.2.1]"), hello("[192.0.2.1]", false));
-        assert_eq!(told("MAIL FROM:<Ada@out.test>"), mail("Ada@out.test", 0, false));
-        assert_eq!(told("mail from:<> size=12 body=8bitmime"), mail("", 12, false));
-        assert_eq!(told("MAIL FROM:<ü@out.test> SMTPUTF8 BODY=7BIT"), mail("ü@out.test", 0, true));
-        assert_eq!(told("RCPT TO:<@relay.test,@other.test:ada@in.test>"), rcpt("ada@in.test"));
-        assert_eq!(told("RCPT TO:<\"ada\"@in.test>"), rcpt("ada@in.test"));
-        assert_eq!(told("RCPT TO:<PostMaster>"), Ok(SmtpCommand::Rcpt { address: None }));
-        assert_eq!(told("VRFY ada"), Ok(SmtpCommand::Vrfy));
-        assert_eq!(told("NOOP and more"), Ok(SmtpCommand::Noop));
-        assert_eq!(told("data"), Ok(SmtpCommand::Data));
-        assert_eq!(told("QUIT "), Ok(SmtpCommand::Quit));
-        assert_eq!(told("BDAT 12 LAST"), Ok(SmtpCommand::Bdat));
-        assert_eq!(told("AUTH PLAIN AGEAYg=="), Ok(SmtpCommand::Auth));
-        assert_eq!(told("EXPN list"), Ok(SmtpCommand::Unsupported));
+        assert_eq!(parse_command("ehlo mx.example.com"), hello("mx.example.com", true));
+        assert_eq!(parse_command("HELO [192.0.2.1]"), hello("[192.0.2.1]", false));
+        assert_eq!(parse_command("MAIL FROM:<Ada@out.test>"), mail("Ada@out.test", 0, false));
+        assert_eq!(parse_command("mail from:<> size=12 body=8bitmime"), mail("", 12, false));
+        assert_eq!(parse_command("MAIL FROM:<ü@out.test> SMTPUTF8 BODY=7BIT"), mail("ü@out.test", 0, true));
+        assert_eq!(parse_command("RCPT TO:<@relay.test,@other.test:ada@in.test>"), rcpt("ada@in.test"));
+        assert_eq!(parse_command("RCPT TO:<\"ada\"@in.test>"), rcpt("ada@in.test"));
+        assert_eq!(parse_command("RCPT TO:<PostMaster>"), Ok(SmtpCommand::Rcpt { address: None }));
+        assert_eq!(parse_command("VRFY ada"), Ok(SmtpCommand::Vrfy));
+        assert_eq!(parse_command("NOOP and more"), Ok(SmtpCommand::Noop));
+        assert_eq!(parse_command("data"), Ok(SmtpCommand::Data));
+        assert_eq!(parse_command("QUIT "), Ok(SmtpCommand::Quit));
+        assert_eq!(parse_command("BDAT 12 LAST"), Ok(SmtpCommand::Bdat));
+        assert_eq!(parse_command("AUTH PLAIN AGEAYg=="), Ok(SmtpCommand::Auth));
+        assert_eq!(parse_command("EXPN list"), Ok(SmtpCommand::Unsupported));
     }
 
     #[test]
-    fn what_mail_does_not_allow_is_refused() {
+    fn invalid_commands_are_refused() {
         for (line, expected) in [
             ("", reply::UNKNOWN_COMMAND),
             ("WHAT", reply::UNKNOWN_COMMAND),
@@ -205,7 +205,7 @@ mod tests {
             ("NO\0OP", reply::NOT_UTF8),
             ("DA\rTA", reply::NOT_UTF8),
         ] {
-            assert_eq!(told(line), Err(expected.line), "{line:?}");
+            assert_eq!(parse_command(line), Err(expected.line), "{line:?}");
         }
         assert_eq!(parse(b"EHLO \xff\r\n"), Err(reply::NOT_UTF8));
     }
@@ -252,7 +252,7 @@ mod tests {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 line += parts[(seed >> 33) as usize % parts.len()];
             }
-            drop(told(&line));
+            drop(parse_command(&line));
         }
     }
 }

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_safe() {
+    fn an_empty_configuration_is_safe() {
         let config = load("", &[]).unwrap();
         assert_eq!(config.listen, Some("127.0.0.1:6225".parse().unwrap()));
         let settings = config.settings(false).unwrap();

@@ -59,7 +59,7 @@ pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> T
         match Box::pin(engine.artifacts.take_artifact(ctx.caller, inbox.id, &request, None)).await {
             // What another `for` took was never this caller's: its own may be on the way.
             Err(problem) if matches!(problem.code, Code::NotFound | Code::AlreadyConsumed) => {
-                return Ok(nothing_found(kind, &problem));
+                return Ok(no_artifact_reply(kind, &problem));
             }
             taken => taken?,
         }
@@ -91,7 +91,7 @@ pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> T
 }
 
 /// The result when the inbox has no message with such an artifact.
-fn nothing_found(kind: ArtifactKind, problem: &Problem) -> ToolReply {
+fn no_artifact_reply(kind: ArtifactKind, problem: &Problem) -> ToolReply {
     let next = match kind {
         ArtifactKind::Code => {
             "No new mail with a code has arrived yet. Call take_artifact again with the same `for`: it waits."

@@ -46,7 +46,7 @@ const MAX_LISTED_INBOXES: usize = 10;
 const MAX_ECHOED_CHARS: usize = 128;
 
 /// Whether a tool may wait for mail before it returns.
-pub(super) fn waits(name: &str) -> bool {
+pub(super) fn is_waiting_tool(name: &str) -> bool {
     matches!(name, "wait_for_message" | "take_artifact")
 }
 

@@ -96,7 +96,7 @@ fn mark(email: &mut Email) -> LeaseRef {
     hold
 }
 
-fn settle(hold: LeaseRef, attempt: Option<u32>, meaning: ReplyMeaning) -> HandoffAction {
+fn outcome_action(hold: LeaseRef, attempt: Option<u32>, meaning: ReplyMeaning) -> HandoffAction {
     HandoffAction::RecordOutcome { lease: hold, attempt, started_at: T0, reply: reply(meaning), retry_policy: PLAN }
 }
 
@@ -111,7 +111,7 @@ fn resolve(email: &Email, choice: Resolution) -> HandoffAction {
 /// An email whose attempt was marked and got a reply with this meaning.
 fn answered(meaning: ReplyMeaning) -> Email {
     let mut email = in_state(HandoffState::Sending);
-    let act = settle(hold(&email), Some(1), meaning);
+    let act = outcome_action(hold(&email), Some(1), meaning);
     assert_eq!(email.apply_action(&act, T0).status, HandoffActionStatus::Done);
     email
 }
@@ -205,7 +205,7 @@ fn only_the_unknown_is_repeated_waited_for_and_resolved() {
 }
 
 #[test]
-fn only_what_was_not_begun_takes_another_way() {
+fn only_queued_and_scheduled_handoffs_fail_over() {
     let reroute = |_: &Email| HandoffAction::FailOverHandoff { number: 0, from: "relay".into(), to: "other".into() };
     let moves = [(HandoffState::Queued, HandoffState::Queued), (HandoffState::Scheduled, HandoffState::Scheduled)];
     assert_allowed_in("reroute", reroute, &moves, HandoffActionStatus::Stale);
@@ -240,7 +240,7 @@ fn only_what_waits_is_moved_or_given_up_and_only_what_is_open_is_reported() {
 }
 
 #[test]
-fn who_has_the_transport_takes_an_orphan_as_any_other() {
+fn a_node_with_the_transport_leases_an_orphan_normally() {
     let orphan = || HandoffAction::ReportOrphan { number: 0, transport: "relay".into(), since: T0 };
     let mut queued = in_state(HandoffState::Queued);
     drop(queued.apply_action(&orphan(), T0));
@@ -333,7 +333,7 @@ fn what_an_answer_means_after_the_marker_and_before_it() {
         assert_eq!(email.handoffs[0].progress.needs_person, meaning == ReplyMeaning::Mismatch);
 
         let mut email = in_state(S::Leased);
-        let effects = email.apply_action(&settle(hold(&email), None, meaning), T0);
+        let effects = email.apply_action(&outcome_action(hold(&email), None, meaning), T0);
         let attempt = (effects.attempts[0].number, effects.attempts[0].outcome);
         assert_eq!(email.handoffs[0].state, before, "{} before the marker", meaning.as_str());
         assert_eq!(
@@ -413,7 +413,7 @@ fn what_was_tried_at_two_accounts_is_repeated_at_neither() {
             .status,
         HandoffActionStatus::Done
     );
-    drop(email.apply_action(&settle(elsewhere, Some(2), ReplyMeaning::Unknown), T0));
+    drop(email.apply_action(&outcome_action(elsewhere, Some(2), ReplyMeaning::Unknown), T0));
 
     for account in ["A", "B"] {
         let repeat = HandoffAction::RetryInWindow { number: 0, holder: NODE, account: account.into() };
@@ -426,7 +426,7 @@ fn a_busy_next_hop_is_in_doubt_besides_what_was_before() {
     let mut email = in_state(HandoffState::Unknown);
     drop(email.apply_action(&HandoffAction::RetryInWindow { number: 0, holder: NODE, account: "A".into() }, T0));
     let hold = mark(&mut email);
-    drop(email.apply_action(&settle(hold, Some(2), ReplyMeaning::Concurrent), T0));
+    drop(email.apply_action(&outcome_action(hold, Some(2), ReplyMeaning::Concurrent), T0));
     assert_eq!(
         (email.handoffs[0].state, &email.handoffs[0].progress.attempts_in_doubt[..]),
         (HandoffState::Unknown, &[1, 2][..])
@@ -467,7 +467,7 @@ fn one_sent_event_of_an_email_is_the_first_also_if_a_part_was_proven_otherwise()
         let mut email = email(3);
         assert!(email.lease_handoff(0, NODE, T0));
         let hold = mark(&mut email);
-        drop(email.apply_action(&settle(hold, Some(1), ReplyMeaning::Unknown), T0));
+        drop(email.apply_action(&outcome_action(hold, Some(1), ReplyMeaning::Unknown), T0));
         email
     };
     let by_report = |says| (says, evidence_action(says));
@@ -500,7 +500,7 @@ fn a_persons_word_is_the_first_sent_event_of_an_email_that_has_no_other() {
             let lease = LeaseRef { number, fence, ..hold(&email) };
             let mark = HandoffAction::Mark { lease: lease.clone(), frozen_bytes: None, contacts: Vec::new() };
             assert_eq!(email.apply_action(&mark, T0).status, HandoffActionStatus::Done);
-            drop(email.apply_action(&settle(lease, Some(1), ReplyMeaning::Unknown), T0));
+            drop(email.apply_action(&outcome_action(lease, Some(1), ReplyMeaning::Unknown), T0));
         }
         email
     };
@@ -522,7 +522,7 @@ fn a_persons_word_is_the_first_sent_event_of_an_email_that_has_no_other() {
 }
 
 #[test]
-fn a_puzzling_handoff_is_left_to_a_person() {
+fn a_key_mismatch_at_the_provider_is_left_to_a_person() {
     let mut email = answered(ReplyMeaning::Mismatch);
     let repeat = HandoffAction::RetryInWindow { number: 0, holder: NODE, account: "A".into() };
     assert_eq!(email.apply_action(&repeat, T0).status, HandoffActionStatus::Stale);
@@ -558,7 +558,7 @@ fn a_resend_that_surely_did_not_leave_is_tried_again() {
         }
         assert!(email.lease_handoff(0, NODE, T0));
         let hold = mark(&mut email);
-        drop(email.apply_action(&settle(hold, Some(2), meaning), T0));
+        drop(email.apply_action(&outcome_action(hold, Some(2), meaning), T0));
         assert_eq!(
             (email.handoffs[0].state, email.handoffs[0].progress.retry_despite_doubt),
             (end, again),
@@ -574,17 +574,17 @@ fn a_refusal_frees_a_handoff_only_when_nothing_else_is_in_doubt() {
     let first = hold(&email);
     drop(email.apply_action(&HandoffAction::RetryInWindow { number: 0, holder: NODE, account: "A".into() }, T0));
     let second = mark(&mut email);
-    drop(email.apply_action(&settle(second.clone(), Some(2), ReplyMeaning::Unknown), T0));
+    drop(email.apply_action(&outcome_action(second.clone(), Some(2), ReplyMeaning::Unknown), T0));
     assert_eq!(email.handoffs[0].progress.attempts_in_doubt, [1, 2]);
 
-    let effects = email.apply_action(&settle(first, Some(1), ReplyMeaning::Refused), T0);
+    let effects = email.apply_action(&outcome_action(first, Some(1), ReplyMeaning::Refused), T0);
     assert_eq!((effects.status, effects.changed), (HandoffActionStatus::Stale, true));
     assert_eq!(
         (email.handoffs[0].state, &email.handoffs[0].progress.attempts_in_doubt[..]),
         (HandoffState::Unknown, &[2][..])
     );
 
-    let effects = email.apply_action(&settle(second, Some(2), ReplyMeaning::Refused), T0);
+    let effects = email.apply_action(&outcome_action(second, Some(2), ReplyMeaning::Refused), T0);
     assert_eq!((email.handoffs[0].state, email.handoffs[0].progress.in_doubt_since), (HandoffState::Queued, None));
     assert_eq!(effects.events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::EmailResolved]);
     assert!(!email.handoffs[0].progress.may_duplicate);

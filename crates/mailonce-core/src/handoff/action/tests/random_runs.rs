@@ -205,22 +205,22 @@ fn check_state(handoff: &Handoff, truth: &ExpectedState) -> Result<(), TestCaseE
 }
 
 /// The invariants of the transition that a step made.
-fn check_move(before: &Handoff, after: &Handoff, played: &StepResult) -> Result<(), TestCaseError> {
-    let mine = before.number == played.number;
+fn check_move(before: &Handoff, after: &Handoff, result: &StepResult) -> Result<(), TestCaseError> {
+    let mine = before.number == result.number;
     prop_assert!(
-        before.state.can_reach(after.state, played.steps),
+        before.state.can_reach(after.state, result.steps),
         "{} to {}",
         before.state.as_str(),
         after.state.as_str()
     );
     prop_assert!(!is_gone(before.state) || is_gone(after.state));
-    let done = played.verdict == HandoffActionStatus::Done;
-    let leases = matches!(played.act, None | Some(HandoffAction::RetryInWindow { .. }))
+    let done = result.verdict == HandoffActionStatus::Done;
+    let leases = matches!(result.act, None | Some(HandoffAction::RetryInWindow { .. }))
         && done
         && mine
         && after.state == HandoffState::Leased;
     prop_assert_eq!(after.fence, before.fence + u64::from(leases && before.state != HandoffState::Leased));
-    let again = match &played.act {
+    let again = match &result.act {
         Some(HandoffAction::ResendByPolicy { .. }) => done && mine,
         Some(HandoffAction::Resolve { resolution: Resolution::Resend, handoff, .. }) => {
             done && before.state == HandoffState::Unknown && handoff.is_none_or(|number| number == before.number)
@@ -228,7 +228,7 @@ fn check_move(before: &Handoff, after: &Handoff, played: &StepResult) -> Result<
         _ => false,
     };
     prop_assert_eq!(after.progress.may_duplicate, before.progress.may_duplicate || again);
-    match &played.act {
+    match &result.act {
         Some(HandoffAction::Mark { lease: hold, .. }) if mine => {
             let may = hold.fence == before.fence && before.state == HandoffState::Leased;
             let repeat = before.is_in_doubt() && !before.progress.retry_despite_doubt;
@@ -256,27 +256,27 @@ fn check_move(before: &Handoff, after: &Handoff, played: &StepResult) -> Result<
 }
 
 /// A cancel succeeds unless something was sent, is on the wire or is in doubt. After it, no handoff is waiting.
-fn check_cancel(before: &Email, after: &Email, played: &StepResult) -> Result<(), TestCaseError> {
+fn check_cancel(before: &Email, after: &Email, result: &StepResult) -> Result<(), TestCaseError> {
     let late = |handoff: &Handoff| {
         let state = handoff.state;
         is_gone(state)
             || handoff.is_in_doubt()
             || matches!(state, HandoffState::Sending | HandoffState::Unknown | HandoffState::Abandoned)
     };
-    let refused = matches!(played.verdict, HandoffActionStatus::Refused(_));
+    let refused = matches!(result.verdict, HandoffActionStatus::Refused(_));
     prop_assert_eq!(refused, before.handoffs.iter().any(late));
     let kept = if refused { before == after } else { after.handoffs.iter().all(|h| h.state.is_surely_unsent()) };
     prop_assert!(kept);
     Ok(())
 }
 
-fn check_email(before: &Email, after: &Email, played: &StepResult) -> Result<(), TestCaseError> {
+fn check_email(before: &Email, after: &Email, result: &StepResult) -> Result<(), TestCaseError> {
     for ((old, new), number) in before.handoffs.iter().zip(&after.handoffs).zip(0..) {
         prop_assert_eq!(new.number, number);
-        check_move(old, new, played)?;
+        check_move(old, new, result)?;
     }
-    if played.steps == [Transition::Cancel] {
-        check_cancel(before, after, played)?;
+    if result.steps == [Transition::Cancel] {
+        check_cancel(before, after, result)?;
     }
     prop_assert!(after.rev >= before.rev);
     prop_assert!(before.state() == after.state() || after.rev > before.rev);
@@ -292,8 +292,8 @@ proptest! {
         let mut game = RandomRun::new();
         for turn in turns {
             let before = game.email.clone();
-            if let Some(played) = game.run_step(turn) {
-                check_email(&before, &game.email, &played)?;
+            if let Some(result) = game.run_step(turn) {
+                check_email(&before, &game.email, &result)?;
             }
             for (handoff, truth) in game.email.handoffs.iter().zip(&game.truth) {
                 check_state(handoff, truth)?;

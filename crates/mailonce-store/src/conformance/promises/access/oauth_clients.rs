@@ -70,7 +70,7 @@ pub(super) async fn unconnected_clients_make_room_for_new_ones(store: TestStore)
     for client in &clients[..2] {
         assert_eq!(register(&store, client, limits).await, RegisterClientResult::Registered);
     }
-    assert!(store.keep_oauth_client(clients[0].id, T0.plus(SECOND)).await.unwrap());
+    assert!(store.mark_oauth_client_connected(clients[0].id, T0.plus(SECOND)).await.unwrap());
     for client in &clients[2..] {
         assert_eq!(register(&store, client, limits).await, RegisterClientResult::Registered);
     }
@@ -83,10 +83,10 @@ pub(super) async fn unconnected_clients_make_room_for_new_ones(store: TestStore)
 
 pub(super) async fn a_client_is_kept_from_its_first_connection(store: TestStore) {
     let client = client_of(1, T0);
-    assert!(!store.keep_oauth_client(client.id, T0).await.unwrap());
+    assert!(!store.mark_oauth_client_connected(client.id, T0).await.unwrap());
     assert_eq!(register(&store, &client, REGISTRATION_LIMITS).await, RegisterClientResult::Registered);
     for seconds in [1, 2] {
-        assert!(store.keep_oauth_client(client.id, T0.plus(seconds * SECOND)).await.unwrap());
+        assert!(store.mark_oauth_client_connected(client.id, T0.plus(seconds * SECOND)).await.unwrap());
     }
     let kept = store.oauth_client(client.id).await.unwrap().unwrap();
     assert_eq!(kept, OauthClient { connected_at: Some(T0.plus(SECOND)), ..client });

@@ -46,7 +46,8 @@ pub(super) fn new_claim(key: &str) -> NewClaim {
     }
 }
 
-pub(super) fn unbegun(key: &str) -> NewClaim {
+/// A claim whose caller begins it in a later call.
+pub(super) fn claim_to_begin_later(key: &str) -> NewClaim {
     NewClaim { begins_now: false, ..new_claim(key) }
 }
 
@@ -92,7 +93,7 @@ pub(super) async fn load(store: &TestStore, id: ClaimId) -> Claim {
 /// A claim whose holder was lost after it began.
 async fn lost(store: &TestStore, key: &str) -> (Claim, ClaimToken) {
     let (claim, token) = win(store, new_claim(key), T0).await;
-    store.lapse_claims(100, clock(T0.plus(MINUTE))).await.unwrap();
+    store.apply_claim_deadlines(100, clock(T0.plus(MINUTE))).await.unwrap();
     (load(store, claim.id).await, token)
 }
 
@@ -129,9 +130,9 @@ pub(super) async fn a_claim_is_read_back_unchanged(store: TestStore) {
 pub(super) async fn a_begun_claim_whose_lease_ended_is_unknown(store: TestStore) {
     let (swept, _) = win(&store, new_claim("swept"), T0).await;
     let (asked, _) = win(&store, new_claim("asked"), T0).await;
-    assert_eq!(store.lapse_claims(100, clock(T0.plus(MINUTE - 1))).await.unwrap(), []);
+    assert_eq!(store.apply_claim_deadlines(100, clock(T0.plus(MINUTE - 1))).await.unwrap(), []);
     assert_eq!(acquire(&store, new_claim("asked"), T0.plus(MINUTE)).await.answer, AcquireAnswer::Unknown);
-    let noticed = store.lapse_claims(100, clock(T0.plus(MINUTE))).await.unwrap();
+    let noticed = store.apply_claim_deadlines(100, clock(T0.plus(MINUTE))).await.unwrap();
     assert_eq!(noticed.iter().map(|claim| claim.id).collect::<Vec<_>>(), [swept.id]);
     for id in [swept.id, asked.id] {
         assert_eq!(load(&store, id).await.state, ClaimState::Unknown);
@@ -144,10 +145,10 @@ pub(super) async fn a_begun_claim_whose_lease_ended_is_unknown(store: TestStore)
 }
 
 pub(super) async fn an_unbegun_claim_is_free_after_its_lease(store: TestStore) {
-    let (claim, first) = win(&store, unbegun("a"), T0).await;
-    let freed = store.lapse_claims(100, clock(T0.plus(MINUTE))).await.unwrap();
+    let (claim, first) = win(&store, claim_to_begin_later("a"), T0).await;
+    let freed = store.apply_claim_deadlines(100, clock(T0.plus(MINUTE))).await.unwrap();
     assert!(freed.len() == 1 && freed[0].is_free());
-    let (_, second) = win(&store, unbegun("a"), T0.plus(MINUTE)).await;
+    let (_, second) = win(&store, claim_to_begin_later("a"), T0.plus(MINUTE)).await;
     let (stale, _) = apply(&store, claim.id, begin(first), T0.plus(MINUTE)).await;
     assert_eq!(stale, ClaimActionStatus::Refused(ClaimRefusal::StaleToken));
     for _ in 0..2 {
@@ -157,9 +158,9 @@ pub(super) async fn an_unbegun_claim_is_free_after_its_lease(store: TestStore) {
 }
 
 pub(super) async fn a_late_completion_is_recorded(store: TestStore) {
-    let (claim, first) = win(&store, unbegun("a"), T0).await;
+    let (claim, first) = win(&store, claim_to_begin_later("a"), T0).await;
     let now = T0.plus(MINUTE);
-    let (_, second) = win(&store, unbegun("a"), now).await;
+    let (_, second) = win(&store, claim_to_begin_later("a"), now).await;
     let (status, done) = apply(&store, claim.id, complete(first, b"1"), now).await;
     assert_eq!((status, done.state, done.corrected), (ClaimActionStatus::Applied, ClaimState::Completed, true));
     let (refused, _) = apply(&store, claim.id, begin(second), now).await;
@@ -172,9 +173,9 @@ pub(super) async fn a_late_completion_is_recorded(store: TestStore) {
 pub(super) async fn a_completion_and_a_begin_never_both_win(store: TestStore) {
     for round in 0..16 {
         let key = format!("round-{round}");
-        let (claim, first) = win(&store, unbegun(&key), T0).await;
+        let (claim, first) = win(&store, claim_to_begin_later(&key), T0).await;
         let now = T0.plus(MINUTE);
-        let (_, second) = win(&store, unbegun(&key), now).await;
+        let (_, second) = win(&store, claim_to_begin_later(&key), now).await;
         let calls = [complete(first, b"1"), begin(second)].into_iter().map(|action| {
             let store = store.clone();
             async move { apply(&store, claim.id, action, now).await }
@@ -207,13 +208,13 @@ pub(super) async fn the_policy_frees_a_lost_claim_once(store: TestStore) {
     let (claim, _) = win(&store, retrying("a"), T0).await;
     let due = T0.plus(MINUTE + RETRY_AFTER_MS);
     let unconfirmed = ClaimClock { now: due, policy: None };
-    store.lapse_claims(100, unconfirmed).await.unwrap();
+    store.apply_claim_deadlines(100, unconfirmed).await.unwrap();
     assert_eq!(load(&store, claim.id).await.state, ClaimState::Unknown, "not while the time is unconfirmed");
-    assert_eq!(store.lapse_claims(100, unconfirmed).await.unwrap(), []);
-    let freed = store.lapse_claims(100, clock(due)).await.unwrap();
+    assert_eq!(store.apply_claim_deadlines(100, unconfirmed).await.unwrap(), []);
+    let freed = store.apply_claim_deadlines(100, clock(due)).await.unwrap();
     assert!(freed.len() == 1 && freed[0].is_free() && freed[0].may_repeat());
     win(&store, retrying("a"), due).await;
-    store.lapse_claims(100, clock(due.plus(HOUR))).await.unwrap();
+    store.apply_claim_deadlines(100, clock(due.plus(HOUR))).await.unwrap();
     assert!(load(&store, claim.id).await.needs_decision(), "once");
 }
 
@@ -278,7 +279,7 @@ async fn stop_while_claims_begin(store: &TestStore, round: usize) -> usize {
 }
 
 pub(super) async fn no_claim_begins_after_a_stop(store: TestStore) {
-    let (waiting, token) = win(&store, unbegun("waiting"), T0).await;
+    let (waiting, token) = win(&store, claim_to_begin_later("waiting"), T0).await;
     for round in 0..12 {
         for stop in store.stops(Some(TEAM)).await.unwrap() {
             store.end_stop(Some(TEAM), stop.id, None, T0).await.unwrap();
@@ -336,11 +337,11 @@ pub(super) async fn a_forgotten_claim_is_bound_again(store: TestStore) {
 }
 
 pub(super) async fn changes_of_a_claim_have_events(store: TestStore) {
-    let (claim, token) = win(&store, unbegun("a"), T0).await;
+    let (claim, token) = win(&store, claim_to_begin_later("a"), T0).await;
     apply(&store, claim.id, begin(token), T0).await;
     apply(&store, claim.id, ClaimAction::Renew { token, lease_ms: 2 * MINUTE }, T0).await;
     assert_eq!(load(&store, claim.id).await.lease.unwrap().expires_at, T0.plus(2 * MINUTE));
-    store.lapse_claims(100, clock(T0.plus(2 * MINUTE))).await.unwrap();
+    store.apply_claim_deadlines(100, clock(T0.plus(2 * MINUTE))).await.unwrap();
     let rev = load(&store, claim.id).await.rev;
     apply(&store, claim.id, resolve(ClaimResolution::Abandon, rev), T0.plus(HOUR)).await;
     apply(&store, claim.id, complete(token, b"1"), T0.plus(HOUR)).await;
@@ -372,7 +373,7 @@ pub(super) async fn ended_leases_are_found_in_batches(store: TestStore) {
     }
     let (mut rounds, mut found) = (0, 0);
     loop {
-        let changed = store.lapse_claims(4, clock(T0.plus(MINUTE))).await.unwrap();
+        let changed = store.apply_claim_deadlines(4, clock(T0.plus(MINUTE))).await.unwrap();
         if changed.is_empty() {
             break;
         }

@@ -16,7 +16,7 @@ use mailonce_core::{
 };
 use serde_json::json;
 
-use super::holders::{acquire, apply, begin, clock, complete, load, new_claim, stop_of, unbegun, win};
+use super::holders::{acquire, apply, begin, claim_to_begin_later, clock, complete, load, new_claim, stop_of, win};
 use crate::conformance::{
     HOUR, MINUTE, OTHER_TEAM, SECOND, T0, TEAM, TestStore, all_at_once, event_kinds, fixtures::emails::next_id,
 };
@@ -68,7 +68,7 @@ pub(super) async fn of_32_concurrent_offers_one_makes_the_claim(store: TestStore
 
 pub(super) async fn the_holder_of_an_offered_claim_gets_its_payload(store: TestStore) {
     let offered = offer(&store, new_offer("invoice-7", 7), T0).await;
-    let (first, with) = win_payload(&store, unbegun("invoice-7"), T0).await;
+    let (first, with) = win_payload(&store, claim_to_begin_later("invoice-7"), T0).await;
     assert_eq!(with, Some(new_offer("invoice-7", 7).payload));
 
     let later = T0.plus(MINUTE);
@@ -103,7 +103,7 @@ pub(super) async fn a_repeated_offer_changes_nothing(store: TestStore) {
 }
 
 pub(super) async fn a_claim_without_a_payload_gets_that_of_an_offer(store: TestStore) {
-    let (early, token) = win(&store, unbegun("invoice-7"), T0).await;
+    let (early, token) = win(&store, claim_to_begin_later("invoice-7"), T0).await;
     let offered = offer(&store, new_offer("invoice-7", 7), T0.plus(SECOND)).await;
     assert_eq!((offered.id, offered.lease.clone()), (early.id, early.lease), "its holder keeps it");
     assert_eq!(apply(&store, early.id, begin(token), T0.plus(SECOND)).await.0, ClaimActionStatus::Applied);
@@ -132,9 +132,9 @@ pub(super) async fn a_stop_refuses_an_offer_or_its_worker(store: TestStore) {
 
 pub(super) async fn an_offered_claim_is_kept_for_its_worker_and_its_row(store: TestStore) {
     let offered = offer(&store, new_offer("invoice-7", 7), T0).await;
-    win(&store, unbegun("invoice-7"), T0).await;
+    win(&store, claim_to_begin_later("invoice-7"), T0).await;
     let late = T0.plus(2 * ttl::MAX_MS);
-    store.lapse_claims(100, clock(late)).await.unwrap();
+    store.apply_claim_deadlines(100, clock(late)).await.unwrap();
     assert_eq!(store.forget_claims(100, late).await.unwrap(), 0, "nobody began it");
 
     let brief = NewClaim { ttl: Ttl(SECOND), ..new_claim("invoice-7") };

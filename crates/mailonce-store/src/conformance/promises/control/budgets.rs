@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     control::{
-        budget::{AtLimit, Charge, Overrun, USAGE_RETENTION_MS},
+        budget::{AtLimit, Charge, ExceededBudget, USAGE_RETENTION_MS},
         contact::ContactHash,
     },
     conversation::reply_guards::ReplyResult,
@@ -38,7 +38,7 @@ async fn usage_of(store: &TestStore, team: TeamId, charge: &Charge) -> u64 {
     store.budget_usage(team, vec![charge.counter()]).await.unwrap()[0]
 }
 
-fn expect_over_budget(answer: AcceptResult) -> Overrun {
+fn expect_over_budget(answer: AcceptResult) -> ExceededBudget {
     match answer {
         AcceptResult::OverBudget(exceeded) => exceeded,
         other => panic!("{other:?}"),

@@ -182,8 +182,8 @@ pub(super) async fn a_team_has_at_most_a_thousand_stops(store: TestStore) {
     let _theirs = stop(&store, StopScope::Team(OTHER_TEAM)).await;
 }
 
-/// Stops a scope and returns the keys of the emails that are leased nevertheless.
-async fn leased_despite(store: &TestStore, scope: StopScope) -> Vec<String> {
+/// Stops a scope and returns the keys of the emails that can still be leased.
+async fn leased_under_stop(store: &TestStore, scope: StopScope) -> Vec<String> {
     let _stop = stop(store, scope).await;
     let leased = lease_handoffs(store, 100, T0).await;
     let relay = mailonce_core::handoff::lease::LeaseRequest {
@@ -221,30 +221,30 @@ async fn accept_one_of_each(store: &TestStore) {
 
 pub(super) async fn a_stop_of_the_installation_covers_everything(store: TestStore) {
     accept_one_of_each(&store).await;
-    assert_eq!(leased_despite(&store, StopScope::Installation).await, [""; 0]);
+    assert_eq!(leased_under_stop(&store, StopScope::Installation).await, [""; 0]);
 }
 
 pub(super) async fn a_stop_of_a_transport_covers_its_handoffs(store: TestStore) {
     accept_one_of_each(&store).await;
-    let leased = leased_despite(&store, StopScope::Transport(SANDBOX.into())).await;
+    let leased = leased_under_stop(&store, StopScope::Transport(SANDBOX.into())).await;
     assert_eq!(leased, ["relayed"]);
 }
 
 pub(super) async fn a_stop_of_a_team_covers_its_email(store: TestStore) {
     accept_one_of_each(&store).await;
-    assert_eq!(leased_despite(&store, StopScope::Team(TEAM)).await, ["theirs"]);
+    assert_eq!(leased_under_stop(&store, StopScope::Team(TEAM)).await, ["theirs"]);
 }
 
 pub(super) async fn a_stop_of_an_inbox_covers_its_address(store: TestStore) {
     accept_one_of_each(&store).await;
     let scope = StopScope::Inbox { team: TEAM, id: INBOX, addresses: vec!["agent@in.test".into()] };
-    assert_eq!(leased_despite(&store, scope).await, ["by-key", "plain", "relayed", "theirs"]);
+    assert_eq!(leased_under_stop(&store, scope).await, ["by-key", "plain", "relayed", "theirs"]);
 }
 
 pub(super) async fn a_stop_of_an_api_key_covers_its_email(store: TestStore) {
     accept_one_of_each(&store).await;
     let scope = StopScope::ApiKey { team: TEAM, id: API_KEY };
-    assert_eq!(leased_despite(&store, scope).await, ["by-inbox", "plain", "relayed", "theirs"]);
+    assert_eq!(leased_under_stop(&store, scope).await, ["by-inbox", "plain", "relayed", "theirs"]);
 }
 
 pub(super) async fn stops_in_force_are_counted_by_kind(store: TestStore) {

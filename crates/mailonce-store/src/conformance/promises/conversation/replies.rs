@@ -28,7 +28,7 @@ use crate::conformance::{
             message_lease_spec, new_forward, plain_reply, reply_with, thread_lease_spec,
         },
         handoffs::{self, LeasedJob, resolve_action},
-        inbound::{from_own_address, new_message, open_inbox, written_by_machine},
+        inbound::{automatic_message, from_own_address, new_message, open_inbox},
     },
     given_key_hash, keyed_email, keyless_email, list_all, load_email, new_operation, next_id, next_version,
 };
@@ -260,7 +260,7 @@ pub(super) async fn a_key_is_looked_up_before_any_guard(store: TestStore) {
     let reply = || reply_with(&message, &keyed_email("k"), T0);
     let email = expect_accepted(accept_reply(&store, reply(), T0).await);
     let _leased = expect_leased_thread(&store, message.thread, "t", T0).await;
-    let automatic = file_message(&store, &inbox, written_by_machine(new_message(Some(2), 2), true), T0).await;
+    let automatic = file_message(&store, &inbox, automatic_message(new_message(Some(2), 2), true), T0).await;
     let event_count = event_kinds(&store).await.len();
 
     assert_eq!(accept_reply(&store, reply(), T0).await, ReplyResult::KeyBound(KeyBinding::Email(email.clone())));
@@ -286,7 +286,7 @@ pub(super) async fn a_forward_has_a_slot_for_each_set_of_recipients(store: TestS
     let _reply = expect_accepted(accept_reply(&store, plain_reply(&message), T0).await);
     assert_eq!(load_message(&store, message.id).await.state, MessageState::Answered);
     // Own and automatic messages can be forwarded.
-    for message in [from_own_address(new_message(Some(2), 2)), written_by_machine(new_message(Some(3), 3), true)] {
+    for message in [from_own_address(new_message(Some(2), 2)), automatic_message(new_message(Some(3), 3), true)] {
         let message = file_message(&store, &inbox, message, T0).await;
         let _forward = expect_accepted(accept_reply(&store, new_forward(&message, "ann"), T0).await);
     }

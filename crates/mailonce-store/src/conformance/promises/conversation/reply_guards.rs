@@ -14,7 +14,7 @@ use crate::conformance::{
             expect_refused, file_message, inbox_with_message, load_message, load_thread, message_in_thread_1,
             new_forward, plain_reply, reply_with,
         },
-        inbound::{from_own_address, in_reply_to, new_message, open_inbox, written_by_machine},
+        inbound::{automatic_message, from_own_address, in_reply_to, new_message, open_inbox},
     },
     given_key_hash, keyed_email, list_all,
 };
@@ -41,8 +41,8 @@ pub(super) async fn a_reply_only_to_ourselves_is_refused(store: TestStore) {
 
 pub(super) async fn likely_automatic_mail_is_answered_only_if_the_inbox_allows_it(store: TestStore) {
     let inbox = open_inbox(&store, "a@d.test").await;
-    let hard = file_message(&store, &inbox, written_by_machine(new_message(Some(1), 1), true), T0).await;
-    let soft = file_message(&store, &inbox, written_by_machine(new_message(Some(2), 2), false), T0).await;
+    let hard = file_message(&store, &inbox, automatic_message(new_message(Some(1), 1), true), T0).await;
+    let soft = file_message(&store, &inbox, automatic_message(new_message(Some(2), 2), false), T0).await;
     assert_eq!(refusing_guard(&store, plain_reply(&hard)).await, Guard::Automatic);
     assert_eq!(
         refusing_guard(&store, NewReply { may_answer_soft_automatic: true, ..plain_reply(&hard) }).await,
@@ -92,7 +92,7 @@ pub(super) async fn a_released_lease_token_is_stale(store: TestStore) {
 
 pub(super) async fn a_reply_must_have_seen_newer_messages_of_people(store: TestStore) {
     let (inbox, message) = inbox_with_message(&store).await;
-    let robot = file_message(&store, &inbox, written_by_machine(message_in_thread_1(2), false), T0).await;
+    let robot = file_message(&store, &inbox, automatic_message(message_in_thread_1(2), false), T0).await;
     assert_eq!(robot.thread, message.thread);
     let two = file_message(&store, &inbox, message_in_thread_1(3), T0).await;
     let three = file_message(&store, &inbox, message_in_thread_1(4), T0).await;
@@ -113,8 +113,8 @@ pub(super) async fn a_reply_must_have_seen_newer_messages_of_people(store: TestS
 pub(super) async fn guards_are_checked_in_order(store: TestStore) {
     let inbox = open_inbox(&store, "a@d.test").await;
     let both =
-        file_message(&store, &inbox, from_own_address(written_by_machine(new_message(Some(1), 1), true)), T0).await;
-    let robot = file_message(&store, &inbox, written_by_machine(message_in_thread_1(2), true), T0).await;
+        file_message(&store, &inbox, from_own_address(automatic_message(new_message(Some(1), 1), true)), T0).await;
+    let robot = file_message(&store, &inbox, automatic_message(message_in_thread_1(2), true), T0).await;
     let answered = file_message(&store, &inbox, message_in_thread_1(3), T0).await;
     let first = expect_accepted(accept_reply(&store, plain_reply(&answered), T0).await);
     let message = file_message(&store, &inbox, message_in_thread_1(4), T0).await;

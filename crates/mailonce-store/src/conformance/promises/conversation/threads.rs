@@ -21,7 +21,7 @@ use crate::conformance::{
             accept_reply, expect_accepted, expect_leased_thread, file_message, inbox_with_message, inbox_with_messages,
             load_thread, message_in_thread_1, plain_reply, thread_lease_spec,
         },
-        inbound::{created_inbox, new_inbox, new_message, open_inbox, written_by_machine},
+        inbound::{automatic_message, created_inbox, new_inbox, new_message, open_inbox},
     },
     keyed_email, next_id,
 };
@@ -47,7 +47,7 @@ pub(super) async fn a_thread_counts_its_messages_and_people(store: TestStore) {
     assert_eq!(thread.details.people, [(1, first.id)]);
     let later = T0.plus(SECOND);
     let second = file_message(&store, &inbox, message_in_thread_1(2), later).await;
-    let _robot = file_message(&store, &inbox, written_by_machine(message_in_thread_1(3), false), later.plus(1)).await;
+    let _robot = file_message(&store, &inbox, automatic_message(message_in_thread_1(3), false), later.plus(1)).await;
     let thread = load_thread(&store, first.thread).await;
     assert_eq!((thread.rev, thread.last_activity_at, thread.details.created_at), (3, later.plus(1), T0));
     assert_eq!((thread.details.subject.as_str(), thread.details.messages), ("Your Täg 1", 3));

@@ -23,7 +23,7 @@ use crate::conformance::{
 };
 
 /// Deletes the events of a team up to `ms` after the start, in rounds. Returns the numbers of those that are left.
-async fn left_after_deleting(store: &TestStore, team: TeamId, ms: i64, search_enabled: bool) -> Vec<u64> {
+async fn delete_and_list_remaining(store: &TestStore, team: TeamId, ms: i64, search_enabled: bool) -> Vec<u64> {
     // Stores that number events later number them before they return any.
     all_events(store, team).await;
     let retention = EventRetention { happened_by: T0.plus(ms), search_enabled, max_rows: 2 };
@@ -41,7 +41,7 @@ pub(super) async fn old_events_are_deleted_and_numbers_go_on(store: TestStore) {
     accept_one_per_second(&store, 7).await;
     let other = accept_first(&store, &keyed_email("k").team(OTHER_TEAM), T0).await;
 
-    assert_eq!(left_after_deleting(&store, TEAM, 4 * SECOND - 1, false).await, [5, 6, 7]);
+    assert_eq!(delete_and_list_remaining(&store, TEAM, 4 * SECOND - 1, false).await, [5, 6, 7]);
 
     let after = async |seq| store.events(TEAM, seq, 1).await.unwrap().first().map(|event| event.seq);
     assert_eq!((after(1).await, after(4).await, after(5).await, after(7).await), (Some(5), Some(5), Some(6), None));
@@ -50,34 +50,38 @@ pub(super) async fn old_events_are_deleted_and_numbers_go_on(store: TestStore) {
     assert_eq!((events.len(), &events[1].event.data), (3, &serde_json::json!(6)));
     assert_eq!(all_events(&store, OTHER_TEAM).await[0].event.subject_id, other.id.0);
     accept_emails(&store, 1, T0.plus(8 * SECOND)).await;
-    assert_eq!(left_after_deleting(&store, TEAM, 0, false).await, [5, 6, 7, 8]);
+    assert_eq!(delete_and_list_remaining(&store, TEAM, 0, false).await, [5, 6, 7, 8]);
 }
 
 pub(super) async fn the_latest_event_is_never_deleted(store: TestStore) {
-    assert!(left_after_deleting(&store, TEAM, SECOND, false).await.is_empty());
+    assert!(delete_and_list_remaining(&store, TEAM, SECOND, false).await.is_empty());
     accept_one_per_second(&store, 3).await;
 
-    assert_eq!(left_after_deleting(&store, TEAM, 9 * SECOND, false).await, [3]);
+    assert_eq!(delete_and_list_remaining(&store, TEAM, 9 * SECOND, false).await, [3]);
 
     accept_emails(&store, 1, T0).await;
-    assert_eq!(left_after_deleting(&store, TEAM, 9 * SECOND, false).await, [4]);
+    assert_eq!(delete_and_list_remaining(&store, TEAM, 9 * SECOND, false).await, [4]);
 }
 
 pub(super) async fn an_event_stays_until_every_endpoint_was_looked_at_for_it(store: TestStore) {
     let (one, paused) = (endpoint_from_start(&store, &["*"]).await, endpoint_from_start(&store, &["email.sent"]).await);
     set_endpoint_state(&store, paused.id, EndpointState::Paused, T0).await;
     accept_one_per_second(&store, 3).await;
-    assert_eq!(left_after_deleting(&store, TEAM, 9 * SECOND, false).await, [1, 2, 3]);
+    assert_eq!(delete_and_list_remaining(&store, TEAM, 9 * SECOND, false).await, [1, 2, 3]);
     fan_out_all(&store, T0.plus(9 * SECOND)).await;
     for leased in lease_notices(&store, &one, 10, T0.plus(9 * SECOND)).await {
         record_outcome(&store, &leased.notice, WebhookVerdict::Delivered, T0.plus(9 * SECOND)).await;
     }
-    assert_eq!(left_after_deleting(&store, TEAM, 9 * SECOND, false).await, [1, 2, 3], "the paused one needs them");
+    assert_eq!(
+        delete_and_list_remaining(&store, TEAM, 9 * SECOND, false).await,
+        [1, 2, 3],
+        "the paused one needs them"
+    );
 
     set_endpoint_state(&store, paused.id, EndpointState::Enabled, T0).await;
     fan_out_all(&store, T0.plus(9 * SECOND)).await;
 
-    assert_eq!(left_after_deleting(&store, TEAM, 9 * SECOND, false).await, [3]);
+    assert_eq!(delete_and_list_remaining(&store, TEAM, 9 * SECOND, false).await, [3]);
     assert_eq!(load_endpoint(&store, paused.id).await.cursor, 3);
     accept_emails(&store, 1, T0.plus(9 * SECOND)).await;
     assert_eq!(fan_out_all(&store, T0.plus(9 * SECOND)).await, 1);
@@ -94,7 +98,7 @@ pub(super) async fn an_event_stays_until_its_notices_are_settled(store: TestStor
     deliver(1, WebhookVerdict::Retry(None)).await;
     deliver(2, WebhookVerdict::Delivered).await;
 
-    assert_eq!(left_after_deleting(&store, TEAM, 9 * SECOND, false).await, [2, 3, 4]);
+    assert_eq!(delete_and_list_remaining(&store, TEAM, 9 * SECOND, false).await, [2, 3, 4]);
 
     let notices = all_notices(&store, &endpoint).await;
     let states: Vec<_> = notices.iter().map(|notice| (notice.seq, notice.state == NoticeState::Pending)).collect();
@@ -105,10 +109,10 @@ pub(super) async fn an_event_stays_until_its_notices_are_settled(store: TestStor
     let retried = retried.into_iter().find(|leased| leased.notice.seq == 2).unwrap();
     assert_eq!(retried.event.seq, 2);
     record_outcome(&store, &retried.notice, WebhookVerdict::Delivered, T0.plus(3_600 * SECOND)).await;
-    assert_eq!(left_after_deleting(&store, TEAM, 9 * SECOND, false).await, [4]);
+    assert_eq!(delete_and_list_remaining(&store, TEAM, 9 * SECOND, false).await, [4]);
     store.remove_endpoint(TEAM, endpoint.id).await.unwrap().unwrap();
     accept_emails(&store, 1, now).await;
-    assert_eq!(left_after_deleting(&store, TEAM, 9 * SECOND, false).await, [5], "a removed endpoint needs none");
+    assert_eq!(delete_and_list_remaining(&store, TEAM, 9 * SECOND, false).await, [5], "a removed endpoint needs none");
 }
 
 pub(super) async fn a_replayed_notice_keeps_its_event(store: TestStore) {
@@ -141,10 +145,10 @@ pub(super) async fn a_replayed_notice_keeps_its_event(store: TestStore) {
 pub(super) async fn an_event_stays_until_search_has_read_it(store: TestStore) {
     accept_first(&store, &keyless_email().text("a secret word"), T0).await;
     accept_emails(&store, 2, T0).await;
-    assert_eq!(left_after_deleting(&store, TEAM, SECOND, true).await, [1, 2, 3]);
+    assert_eq!(delete_and_list_remaining(&store, TEAM, SECOND, true).await, [1, 2, 3]);
     index_all(&store).await;
 
-    assert_eq!(left_after_deleting(&store, TEAM, SECOND, true).await, [3]);
+    assert_eq!(delete_and_list_remaining(&store, TEAM, SECOND, true).await, [3]);
 
     accept_first(&store, &keyless_email().text("another word"), T0).await;
     index_all(&store).await;

@@ -5,7 +5,7 @@ use mailonce_core::{
     inbound::delivery::{DeliveryState, ReceiveResult},
     inbox::{
         CreateInboxResult, Inbox,
-        artifact::{ArtifactKind, ConsumeRequest, ConsumeResult, Holdings},
+        artifact::{ArtifactKind, ConsumeRequest, ConsumeResult, HeldArtifacts},
         message::{FileMessageResult, MessagePosition, MessageQuery},
         watch::{SpendResendResult, Watch},
     },
@@ -212,8 +212,8 @@ pub(super) async fn of_16_concurrent_takes_for_one_consumer_one_gets_an_artifact
         let code = with_artifacts(new_message(Some(n), n), &[(ArtifactKind::Code, n)]);
         ids.push(file_new(&store, &inbox, code, T0).await.1[0].id);
     }
-    let holdings = Some(Holdings { after: 0, known: Vec::new() });
-    let request = ConsumeRequest { holdings, ..consume_request("run-1") };
+    let held_before = Some(HeldArtifacts { after: 0, known: Vec::new() });
+    let request = ConsumeRequest { held_before, ..consume_request("run-1") };
     let answers = all_at_once(ids.iter().map(|id| {
         let (store, id, request) = (store.clone(), *id, request.clone());
         async move { store.consume_artifact(TEAM, id, request, None, T0).await.unwrap() }

@@ -5,7 +5,7 @@ use mailonce_core::{
     id::{ApiKeyId, ArtifactId, WatchId},
     inbox::{
         Inbox,
-        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, Holdings, MarkAppliedResult},
+        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, HeldArtifacts, MarkAppliedResult},
         watch::{ImplicitWatch, SpendResendResult, Watch},
     },
     limits,
@@ -379,7 +379,7 @@ pub(super) async fn a_consumer_that_took_one_meanwhile_gets_no_second_artifact(s
     let (inbox, first) = inbox_with_code(&store).await;
     let (_, second) = file_new(&store, &inbox, with_artifacts(new_message(Some(2), 2), &[(CODE, 2)]), T0).await;
     let knowing = |after, known: &[ArtifactId]| ConsumeRequest {
-        holdings: Some(Holdings { after, known: known.to_vec() }),
+        held_before: Some(HeldArtifacts { after, known: known.to_vec() }),
         ..consume_request("run-1")
     };
     let ConsumeResult::First(taken) = consume(&store, first.id, knowing(0, &[]), T0).await else { panic!("not first") };

@@ -81,7 +81,7 @@ fn commands_lead_to_the_states_they_should() {
 }
 
 #[test]
-fn what_is_offered_is_said_and_nothing_else() {
+fn ehlo_lists_exactly_the_supported_extensions() {
     let mut session = TestSession::new();
     let replies = session.send("EHLO out.test\r\n");
     let offered: Vec<_> = replies.lines().map(|line| &line[4..]).collect();
@@ -203,7 +203,7 @@ fn long_lines_are_for_mails_only() {
 }
 
 #[test]
-fn ten_mistakes_end_it() {
+fn ten_invalid_commands_close_the_connection() {
     let mut session = TestSession::after_ehlo();
     for n in 1..10 {
         assert!(session.send("WHAT\r\n").starts_with("500"), "mistake {n}");

@@ -65,7 +65,7 @@ fn a_spooled_text_is_the_same_however_it_is_divided() {
 }
 
 #[test]
-fn a_text_that_the_disk_has_no_room_for_is_told_at_its_end_and_nothing_is_taken() {
+fn a_full_disk_is_reported_after_the_body_and_nothing_is_accepted() {
     let mut session = TestSession::with_max_size(1_000_000);
     let envelope = "MAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n";
     session.send(format!("EHLO out.test\r\n{envelope}"));
