@@ -69,8 +69,8 @@ export interface components {
         };
         /** @description How people who may decide are told of questions, each with an approval link of their own. */
         ApprovalEmailsBody: {
-            /** @description Sender, an address that the team may send from. */
-            from: string;
+            /** @description Sender, an address that the team may send from; null means that nobody is told by email, only notification targets. */
+            from?: string | null;
             /** @description After how long the next person is told, such as `30m`, from 1 minute to 1 day; null means that all are told at once. */
             next_after?: string | null;
             quiet_hours?: components["schemas"]["QuietHoursBody"] | null;
