@@ -360,6 +360,19 @@ pub struct EmailEventData<'a> {
     state: &'static str,
 }
 
+impl<'a> EmailEventData<'a> {
+    /// The data of an event about the current state of an email.
+    fn of(email: &'a Email) -> Self {
+        Self {
+            call: None,
+            guard: email.guard.map(Guard::as_str),
+            holds: Some(email.holds).filter(|holds| !holds.is_empty()),
+            key: email.head.key.as_ref().map(EmailKey::display_name_cow),
+            state: email.state().as_str(),
+        }
+    }
+}
+
 /// Why a change of an email was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmailChangeRefusal {
@@ -383,6 +396,24 @@ pub enum EmailChangeRefusal {
 
 /// The minimum time between two resends, in milliseconds (one day).
 pub const MIN_RESEND_INTERVAL_MS: i64 = 86_400_000;
+
+/// When the parts of an email are deleted. `None` while it is not settled.
+#[derive(Clone, Copy, Debug)]
+pub struct EmailExpiry {
+    /// When its key is forgotten.
+    pub key: Option<Time>,
+    /// When its body is deleted.
+    pub body: Option<Time>,
+    /// When its last trace, the tombstone of its key, is deleted.
+    pub tombstone: Option<Time>,
+}
+
+impl EmailExpiry {
+    /// The next of these times after `now`.
+    pub fn next_after(&self, now: Time) -> Option<Time> {
+        [self.key, self.body, self.tombstone].into_iter().flatten().filter(|at| *at > now).min()
+    }
+}
 
 impl Email {
     /// Whether the person is among its recipients.
@@ -432,23 +463,10 @@ impl Email {
         self.expires_at().is_some_and(|at| at <= now)
     }
 
-    /// The next time after `now` at which its key, its body or its tombstone expires.
-    pub fn next_sweep_at(&self, now: Time) -> Option<Time> {
-        self.sweep_times().into_iter().flatten().filter(|at| *at > now).min()
-    }
-
-    /// When its body is deleted.
-    pub fn body_expires_at(&self) -> Option<Time> {
-        self.settled_at.map(|at| at.plus(limits::BODY_RETENTION_MS))
-    }
-
-    /// When its last trace, the tombstone of its key, is deleted.
-    pub fn tombstone_expires_at(&self) -> Option<Time> {
-        self.body_expires_at().max(self.expires_at()).map(|at| at.plus(limits::TOMBSTONE_MS))
-    }
-
-    fn sweep_times(&self) -> [Option<Time>; 3] {
-        [self.expires_at(), self.body_expires_at(), self.tombstone_expires_at()]
+    /// When its parts are deleted.
+    pub fn expiry(&self) -> EmailExpiry {
+        let (key, body) = (self.expires_at(), self.settled_at.map(|at| at.plus(limits::BODY_RETENTION_MS)));
+        EmailExpiry { key, body, tombstone: body.max(key).map(|at| at.plus(limits::TOMBSTONE_MS)) }
     }
 
     /// Whether it still occupies the keys of its recipients: it is remembered, and it was sent or may be.
@@ -488,7 +506,7 @@ impl Email {
 
     /// The data of that event. Only this event carries the caller's ids.
     pub fn accepted_data(&self) -> EmailEventData<'_> {
-        EmailEventData { call: self.head.call.as_ref(), ..self.event_data() }
+        EmailEventData { call: self.head.call.as_ref(), ..EmailEventData::of(self) }
     }
 
     /// The kind of its acceptance event: held or accepted.
@@ -502,24 +520,13 @@ impl Email {
 
     /// An event about its current state.
     pub fn event(&self, kind: EventKind, at: Time) -> NewEvent {
-        self.event_with(kind, at, &self.event_data())
+        self.event_with(kind, at, &EmailEventData::of(self))
     }
 
     fn event_with(&self, kind: EventKind, at: Time, data: &EmailEventData<'_>) -> NewEvent {
         // This struct always serializes.
         let data = serde_json::to_value(data).unwrap_or_default();
         NewEvent { kind, at, subject_id: self.id.0, rev: self.rev, data }
-    }
-
-    /// The data of an event about its current state.
-    fn event_data(&self) -> EmailEventData<'_> {
-        EmailEventData {
-            call: None,
-            guard: self.guard.map(Guard::as_str),
-            holds: Some(self.holds).filter(|holds| !holds.is_empty()),
-            key: self.head.key.as_ref().map(EmailKey::display_name_cow),
-            state: self.state().as_str(),
-        }
     }
 
     /// Cancels it, if nothing was sent and nothing is in doubt. Handoffs that ended unsent keep their state, so an

@@ -1,7 +1,7 @@
 //! Sending domains: their DKIM keys, the DNS records to publish, and the verification that the team owns the domain.
 
 use crate::{
-    access::{Access, caller::Caller},
+    access::{Domains, caller::Caller},
     runtime::{
         keyed_call::{KeyedCall, operation},
         problems::{key_mismatch, unavailable},
@@ -163,7 +163,7 @@ fn view(record: &Record) -> Result<Domain, Problem> {
     })
 }
 
-impl Access {
+impl Domains {
     /// Adds a domain with new keys. A domain that already exists is returned unchanged.
     pub async fn create_domain(
         &self,
@@ -191,7 +191,7 @@ impl Access {
         let record = Record { team, kind, id, name: name.to_owned(), rev: 1, created_at: now, json };
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         let created = self.ctx.store.create_record(record, operation).await.map_err(unavailable)?;
-        self.signing_domains.invalidate(team);
+        self.signing_cache.invalidate(team);
         match created {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => {
                 Ok(CreateOutcome { value: view(&record)?, is_new: true })
@@ -252,7 +252,7 @@ impl Access {
     /// The domains of all teams. For the command line, which opens the ledger directly.
     pub async fn all_domains(&self) -> Result<Vec<Domain>, Problem> {
         let mut all = Vec::new();
-        for team in self.teams().await? {
+        for team in self.ctx.store.teams().await.map_err(unavailable)? {
             let mut before = None;
             loop {
                 let page = self
@@ -284,7 +284,7 @@ impl Access {
         caller.require_unrestricted_key()?;
         let removed =
             self.ctx.store.remove_record(caller.team.id, RecordKind::Domain, id.0).await.map_err(unavailable)?;
-        self.signing_domains.invalidate(caller.team.id);
+        self.signing_cache.invalidate(caller.team.id);
         view(&removed.ok_or_else(|| records::not_found(RecordKind::Domain, &id.to_string()))?)
     }
 
@@ -313,7 +313,7 @@ impl Access {
             let edit = record.edit(records::encode(&details)?);
             let operation = operation(caller, keyed_call.as_ref(), Vec::new(), self.ctx.now());
             let changed = self.ctx.store.change_record(edit, operation, self.ctx.now()).await.map_err(unavailable)?;
-            self.signing_domains.invalidate(record.team);
+            self.signing_cache.invalidate(record.team);
             match changed {
                 IdempotentResult::Done(RecordChangeResult::Changed(changed)) => return view(&changed),
                 IdempotentResult::Done(RecordChangeResult::Stale(now)) => record = now,

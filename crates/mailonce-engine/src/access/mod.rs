@@ -3,6 +3,7 @@
 pub mod active_keys;
 pub mod api_key_names;
 pub mod api_keys;
+pub(crate) mod approval_sender;
 pub mod caller;
 pub mod collection_config;
 pub mod compat_settings;
@@ -25,17 +26,15 @@ use std::sync::Arc;
 
 use crate::runtime::context::Context;
 
-/// Authenticates callers, and manages API keys, domains and settings of teams.
+/// Authenticates callers, and manages API keys and settings of teams.
 pub struct Access {
     ctx: Arc<Context>,
     credentials: api_keys::CredentialCache,
     /// API keys with open streams or waits.
     active_keys: active_keys::ActiveKeys,
     settings_cache: settings::SettingsCache,
-    /// Sending domains and their DKIM keys, in memory.
-    signing_domains: sending_domains::SigningDomainCache,
-    /// Held while a DKIM key is generated.
-    key_generation: tokio::sync::Mutex<()>,
+    /// Sending domains.
+    pub domains: Domains,
 }
 
 impl Access {
@@ -44,9 +43,26 @@ impl Access {
             credentials: api_keys::CredentialCache::new(ctx.is_single_node),
             active_keys: active_keys::ActiveKeys::default(),
             settings_cache: settings::SettingsCache::default(),
-            signing_domains: sending_domains::SigningDomainCache::default(),
-            key_generation: tokio::sync::Mutex::default(),
+            domains: Domains::new(Arc::clone(&ctx)),
             ctx,
+        }
+    }
+}
+
+/// Sending domains of teams: adds and verifies them, and signs mail with their keys.
+pub struct Domains {
+    ctx: Arc<Context>,
+    signing_cache: sending_domains::SigningDomainCache,
+    /// Held while a DKIM key is generated.
+    key_generation: tokio::sync::Mutex<()>,
+}
+
+impl Domains {
+    fn new(ctx: Arc<Context>) -> Self {
+        Self {
+            ctx,
+            signing_cache: sending_domains::SigningDomainCache::default(),
+            key_generation: tokio::sync::Mutex::default(),
         }
     }
 }

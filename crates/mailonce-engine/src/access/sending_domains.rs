@@ -4,15 +4,13 @@
 
 use crate::{
     access::{
-        Access,
+        Domains,
         domains::{DomainDetails, dkim_key_location},
     },
     runtime::problems::unavailable,
 };
 use mailonce_core::{
-    address::Address,
     id::TeamId,
-    inbox::{self, Inbox},
     outbound::email::Email,
     ports::store::StoreError,
     problem::{Code, Problem},
@@ -68,7 +66,7 @@ fn domain_and_parents(domain: &str) -> impl Iterator<Item = &str> {
     all.filter(|name| name.contains('.')).take(MAX_DOMAIN_LEVELS)
 }
 
-impl Access {
+impl Domains {
     /// The team's domains that cover a sender, the closest first.
     async fn sending_domains(&self, team: TeamId, sender: &str) -> Result<Arc<Vec<SendingDomain>>, StoreError> {
         let now = self.ctx.now();
@@ -76,7 +74,7 @@ impl Access {
         let domain = sender.rsplit_once('@').map_or(sender, |(_, domain)| domain);
         let cache_key = (team, domain.to_owned());
         if let Some(known) =
-            self.signing_domains.entries().get(&cache_key).filter(|known| now.since(known.read_at) < ttl_ms)
+            self.signing_cache.entries().get(&cache_key).filter(|known| now.since(known.read_at) < ttl_ms)
         {
             return Ok(Arc::clone(&known.domains));
         }
@@ -87,7 +85,7 @@ impl Access {
             }
         }
         let domains = Arc::new(domains);
-        let mut known = self.signing_domains.entries();
+        let mut known = self.signing_cache.entries();
         if known.len() >= CACHE_CAPACITY {
             known.clear();
         }
@@ -118,27 +116,6 @@ impl Access {
         }
         let detail = format!("{sender} is not at a verified domain of this team");
         Err(Problem::for_field(Code::SenderNotVerified, "from", detail))
-    }
-
-    /// The inbox to which mail for an address is delivered.
-    pub(crate) async fn inbox_of_address(&self, address: &str) -> Result<Option<Inbox>, StoreError> {
-        let Ok(address) = Address::parse(address) else { return Ok(None) };
-        self.ctx.store.inbox_by_address(&inbox::candidate_addresses(address.as_str())).await
-    }
-
-    /// Refuses a sender of approval emails if an agent could read replies and bounces, which may quote the links.
-    pub(crate) async fn check_approval_sender(&self, sender: &Address) -> Result<(), Problem> {
-        let fault = |message| Err(Problem::invalid_field("approval_emails.from", message));
-        if self.inbox_of_address(sender.as_str()).await.map_err(unavailable)?.is_some() {
-            return fault("is an inbox, whose agent could read replies with approval links; use an address of people");
-        }
-        let local = sender.as_str().split('@').next().unwrap_or_default();
-        let is_reserved = self.ctx.deps.reserved_names.iter().any(|name| name == local);
-        let is_shared = self.ctx.inbound.local_domains.iter().any(|domain| domain == sender.domain());
-        if is_shared && !is_reserved && self.teams().await?.len() > 1 {
-            return fault("is at a domain that all teams share, where another team could create an inbox of this name");
-        }
-        Ok(())
     }
 
     /// Signs an email with the keys of its sender's domain. Without such a domain it stays unsigned.

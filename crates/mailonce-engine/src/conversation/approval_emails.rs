@@ -76,7 +76,7 @@ impl Notifications {
         };
         let content = EmailContent::validate(raw).map_err(|faults| format!("{faults:?}"))?;
         let sender = content.from.to_address();
-        self.access.check_sender(team, sender.as_str()).await.map_err(|problem| problem.detail)?;
+        self.access.domains.check_sender(team, sender.as_str()).await.map_err(|problem| problem.detail)?;
         // An inbox may have been created there since the setting was made.
         self.access.check_approval_sender(&sender).await.map_err(|problem| problem.detail)?;
         let name = self.ctx.transports.select(&content, Channel::Http, self.ctx.entropy.next_u64());
@@ -142,7 +142,7 @@ impl Notifications {
                     loop_marker: Some(&self.ctx.loop_mark(team)),
                 });
                 let plain = plain.map_err(|error| error.to_string())?;
-                let signed = self.access.sign_mail((team, from.as_str()), plain, now).await;
+                let signed = self.access.domains.sign_mail((team, from.as_str()), plain, now).await;
                 Some(signed.map_err(|(FreezeError::Temporary(why) | FreezeError::Permanent(why))| why)?)
             }
         };

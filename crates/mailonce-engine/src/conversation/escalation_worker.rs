@@ -387,7 +387,7 @@ impl Escalations {
         };
         let content = EmailContent::validate(raw).map_err(|faults| format!("{faults:?}"))?;
         let from = content.from.to_address();
-        self.access.check_sender(record.team, from.as_str()).await.map_err(|problem| problem.detail)?;
+        self.access.domains.check_sender(record.team, from.as_str()).await.map_err(|problem| problem.detail)?;
         let mac = self.ctx.secret.mac("escalation-notice", &[record.team.0.as_bytes(), record.id.as_bytes()]);
         let key = Key::parse(&crate::runtime::hex::hex(&mac)).map_err(|error| error.to_string())?;
         let request = SendRequest::new(content, Some(key));

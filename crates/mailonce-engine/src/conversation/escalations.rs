@@ -297,15 +297,24 @@ impl Escalations {
         email: &Email,
         content: &EmailContent,
     ) -> Result<Option<(Email, EmailContent)>, StoreError> {
-        let latest = self.outbound.latest_emails(email.team, Some(email.id), email.head.created_at).await?;
-        let similar =
-            self.outbound.find_look_alike(&content_fingerprint(email.team, content), content, &latest).await?;
+        let latest =
+            self.outbound.content_guard.latest_emails(email.team, Some(email.id), email.head.created_at).await?;
+        let similar = self
+            .outbound
+            .content_guard
+            .find_look_alike(&content_fingerprint(email.team, content), content, &latest)
+            .await?;
         let is_spelling = |other: &&Email| match (&other.head.intent, &email.head.intent) {
             (Some(other_intent), Some(intent)) => other_intent.is_spelling_of(intent) && other.head.to == email.head.to,
             _ => false,
         };
         let Some(other) = similar.or_else(|| latest.iter().find(is_spelling)) else { return Ok(None) };
-        Ok(self.outbound.stored_content(other).await?.map(|earlier_content| (other.clone(), earlier_content)))
+        Ok(self
+            .outbound
+            .content_guard
+            .stored_content(other)
+            .await?
+            .map(|earlier_content| (other.clone(), earlier_content)))
     }
 
     /// The latest earlier email with the same intent to one of the recipients, with its content.
@@ -316,7 +325,7 @@ impl Escalations {
             let page = self.ctx.store.emails(email.team, query).await?;
             let same = page.rows.into_iter().find(|other| other.head.intent == email.head.intent);
             let Some(other) = same else { continue };
-            if let Some(earlier_content) = self.outbound.stored_content(&other).await? {
+            if let Some(earlier_content) = self.outbound.content_guard.stored_content(&other).await? {
                 return Ok(Some((other, earlier_content)));
             }
         }

@@ -465,7 +465,7 @@ impl Conversations {
         crate::failpoint!("after-reply");
         match result {
             ReplyResult::First(email, thread) => {
-                self.outbound.record_recent_send(caller, &keyed, &body, now);
+                self.outbound.content_guard.record(caller, &keyed, &body, now);
                 self.escalations.escalate_if_stuck(&email).await;
                 let receipt = self.outbound.first_receipt(caller, &email);
                 let tightest_budget = self.budgets.tightest_budget(email.team, &charges).await;

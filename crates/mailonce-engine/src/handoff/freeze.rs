@@ -76,7 +76,7 @@ impl Handoffs {
             PayloadFormat::Mime => {
                 let plain = self.compose_mime(email, &mut content, date);
                 let plain = plain.map_err(|error| permanent(&format!("the email cannot be composed: {error}")))?;
-                Some(self.access.sign_email(email, plain).await?)
+                Some(self.access.domains.sign_email(email, plain).await?)
             }
         };
         let freeze = |content: &EmailContent| {

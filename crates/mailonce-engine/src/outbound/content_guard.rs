@@ -6,9 +6,9 @@
 //! store, and the store decides between two that arrive at once.
 
 use crate::{
-    access::caller::Caller,
+    access::{Access, caller::Caller},
     outbound::{Outbound, keyed_send::KeyedSend},
-    runtime::{blocking::run_blocking, pack, problems::unavailable},
+    runtime::{blocking::run_blocking, context::Context, pack, problems::unavailable},
 };
 use mailonce_core::{
     address::NamedAddress,
@@ -75,7 +75,7 @@ struct RecentSendShard {
 /// Recently accepted emails by team, sender and recipients. Bounded: when the young generation is full, the old one is
 /// dropped.
 #[derive(Default)]
-pub(crate) struct RecentSendWindow {
+struct RecentSendWindow {
     shards: [Mutex<RecentSendShard>; SHARDS],
     hasher: RandomState,
 }
@@ -113,7 +113,7 @@ impl RecentSendWindow {
     }
 
     /// Remembers an accepted email.
-    pub(crate) fn record(&self, team: TeamId, content: &EmailContent, digest: &Digest, body: &Arc<[u8]>, now: Time) {
+    fn record(&self, team: TeamId, content: &EmailContent, digest: &Digest, body: &Arc<[u8]>, now: Time) {
         let pair = self.pair_hash(team, content);
         // A sealed body would have to be decrypted for each comparison.
         let keeps_body = body.len() <= MAX_CACHED_BODY_BYTES && !pack::is_sealed(body);
@@ -149,7 +149,7 @@ impl RecentSendWindow {
 
 /// Fingerprints of stored emails, so that a large email isn't parsed again for every later email to the same person.
 #[derive(Default)]
-pub(crate) struct FingerprintCache(Mutex<FingerprintGenerations>);
+struct FingerprintCache(Mutex<FingerprintGenerations>);
 
 #[derive(Default)]
 struct FingerprintGenerations {
@@ -236,14 +236,26 @@ fn intent_fingerprint(caller: &Caller, keyed: &KeyedSend) -> Option<ContentFinge
     Some(ContentFingerprint::of_intent(intent, &to))
 }
 
-impl Outbound {
+/// Compares emails with those that were sent before, as the settings of their team say.
+pub(crate) struct ContentGuard {
+    ctx: Arc<Context>,
+    access: Arc<Access>,
+    recent_sends: RecentSendWindow,
+    fingerprints: FingerprintCache,
+}
+
+impl ContentGuard {
+    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {
+        Self { ctx, access, recent_sends: RecentSendWindow::default(), fingerprints: FingerprintCache::default() }
+    }
+
     /// Records an accepted email for comparison with the next ones.
-    pub(crate) fn record_recent_send(&self, caller: &Caller, send: &KeyedSend, body: &Arc<[u8]>, now: Time) {
+    pub(crate) fn record(&self, caller: &Caller, send: &KeyedSend, body: &Arc<[u8]>, now: Time) {
         self.recent_sends.record(caller.team.id, &send.request.content, &send.digest, body, now);
     }
 
     /// Applies the team's guard mode to an email before it is accepted. `holds` are the guards that hold it already.
-    pub(crate) async fn evaluate_content_guard(
+    pub(crate) async fn evaluate(
         &self,
         caller: &Caller,
         keyed: &KeyedSend,
@@ -374,7 +386,9 @@ impl Outbound {
         let id = EmailId(uuid::Uuid::try_parse(id).ok()?);
         bool::from(self.distinct_token(team, id).as_bytes().ct_eq(token.as_bytes())).then_some(id)
     }
+}
 
+impl Outbound {
     /// Checks that the API key may send from an address.
     pub(crate) fn check_may_send_from(caller: &Caller, address: &str) -> Result<(), Problem> {
         if !caller.may_see_sender(address) {

@@ -289,8 +289,9 @@ impl Outbound {
         let fingerprint = content.as_ref().map(|content| content_fingerprint(email.team, content));
         // So is a retry through a dialect: it is answered with this version, in the place that the email had in its batch.
         let is_repeatable = email.head.key.is_none() && email.head.channel.is_dialect();
-        let identical =
-            content.filter(|_| is_repeatable).map(|content| self.identical_check(&content, 0, head.identical_place));
+        let identical = content
+            .filter(|_| is_repeatable)
+            .map(|content| self.content_guard.identical_check(&content, 0, head.identical_place));
         let key = derived_key.map_or(EmailKey::Version { of: email.id }, EmailKey::Given);
         head.key = Some(key.clone());
         NewEmail {

@@ -33,9 +33,7 @@ pub struct Outbound {
     budgets: Arc<Budgets>,
     replay_cache: Arc<replay_cache::ReplayCache>,
     suppressed_calls: suppressed_calls::SuppressedCallBuffer,
-    /// Recently accepted emails, for the content guard.
-    recent_sends: content_guard::RecentSendWindow,
-    fingerprints: content_guard::FingerprintCache,
+    pub(crate) content_guard: content_guard::ContentGuard,
     message_ids: message_ids::MessageIdCache,
     /// Stored wording of emails.
     pub templates: templates::Templates,
@@ -51,14 +49,13 @@ impl Outbound {
     ) -> Self {
         Self {
             templates: templates::Templates::new(Arc::clone(&ctx)),
+            content_guard: content_guard::ContentGuard::new(Arc::clone(&ctx), Arc::clone(&access)),
             ctx,
             access,
             control,
             budgets,
             replay_cache,
             suppressed_calls: suppressed_calls::SuppressedCallBuffer::default(),
-            recent_sends: content_guard::RecentSendWindow::default(),
-            fingerprints: content_guard::FingerprintCache::default(),
             message_ids: message_ids::MessageIdCache::default(),
         }
     }

@@ -86,7 +86,7 @@ impl Outbound {
         let (body, charges) = (Arc::clone(&new_email.body), new_email.guard_input.charges.clone());
         match self.ctx.store.accept(*new_email, now).await.map_err(unavailable)? {
             AcceptResult::First(email) => {
-                self.record_recent_send(caller, &keyed, &body, now);
+                self.content_guard.record(caller, &keyed, &body, now);
                 self.ctx.escalate_if_stuck(&email).await;
                 let receipt = self.first_receipt(caller, &email);
                 Ok(SendReceipt { tightest_budget: self.budgets.tightest_budget(email.team, &charges).await, ..receipt })
@@ -117,7 +117,7 @@ impl Outbound {
             self.budgets.inbox_of_sender(caller.team.id, &new_email.head.from).await.map_err(unavailable)?;
         new_email.head.held_by = rule;
         new_email.guard_input =
-            self.evaluate_content_guard(caller, keyed, (holds, &ComparisonSet::default()), now, trace).await?;
+            self.content_guard.evaluate(caller, keyed, (holds, &ComparisonSet::default()), now, trace).await?;
         new_email.guard_input.charges = self.budgets.charges(caller, &new_email).await?;
         self.budgets.trace_budgets(caller.team.id, &new_email.guard_input.charges, trace).await;
         new_email.head.policy = Some(trace.clone());
@@ -171,7 +171,7 @@ impl Outbound {
         answers: Option<(&Message, &ReplyTerms)>,
     ) -> Result<Option<SendReceipt>, Problem> {
         let team = caller.team.id;
-        let Some(id) = self.email_of_distinct_token(team, token) else { return Ok(None) };
+        let Some(id) = self.content_guard.email_of_distinct_token(team, token) else { return Ok(None) };
         let found = self.ctx.store.email(team, id).await.map_err(unavailable)?;
         let own = found.filter(|email| caller.may_see_sender(&email.head.from));
         let Some(email) = own.filter(Email::may_sender_confirm) else { return Ok(None) };
@@ -249,7 +249,7 @@ impl Outbound {
         let mut new_email = self.build_email(caller, keyed, now);
         let (compared, trace) = (ComparisonSet::default(), &mut PolicyTrace::default());
         new_email.guard_input =
-            self.evaluate_content_guard(caller, keyed, (Holds::NONE, &compared), now, trace).await?;
+            self.content_guard.evaluate(caller, keyed, (Holds::NONE, &compared), now, trace).await?;
         match self.ctx.store.simulate_accept(new_email, now).await.map_err(unavailable)? {
             AcceptResult::Identical(email) => Ok(Some(email).filter(|email| caller.may_see_sender(&email.head.from))),
             _ => Ok(None),
@@ -318,7 +318,9 @@ impl Outbound {
             suppressed: cached.suppressed + waiting,
             payload_differs,
             is_identical_repeat: false,
-            distinct_token: cached.is_held_look_alike().then(|| self.distinct_token(caller.team.id, cached.id)),
+            distinct_token: cached
+                .is_held_look_alike()
+                .then(|| self.content_guard.distinct_token(caller.team.id, cached.id)),
             thread: cached.thread,
             fence: None,
             resent_as: cached.resent_as,
@@ -396,7 +398,7 @@ impl Outbound {
         let own = keyed.answers.is_some()
             && self.ctx.inbound.local_domains.iter().any(|domain| domain == content.from.domain());
         if !own {
-            let checked = self.access.check_sender(caller.team.id, &from).await;
+            let checked = self.access.domains.check_sender(caller.team.id, &from).await;
             trace_refusal(trace, PolicyKind::Sender, "sender", checked)?;
         }
         let transport = keyed.request.transport.as_deref();
@@ -504,7 +506,7 @@ impl Outbound {
             BatchAcceptResult::Items(answers) => {
                 for ((item, body), answer) in keyed_items.values().zip(&bodies).zip(&answers) {
                     if let AcceptResult::First(_) = answer {
-                        self.record_recent_send(caller, item, body, now);
+                        self.content_guard.record(caller, item, body, now);
                     }
                 }
                 let rooms = self.budgets.tightest_budgets(caller.team.id, charges).await;
@@ -570,7 +572,7 @@ impl Outbound {
             new_email.head.held_by = rule;
             let holds = new_email.head.held_by.as_ref().map(|_| Guard::Approval).into();
             new_email.guard_input =
-                self.evaluate_content_guard(caller, item, (holds, &compared), now, &mut trace).await?;
+                self.content_guard.evaluate(caller, item, (holds, &compared), now, &mut trace).await?;
             new_email.guard_input.charges = self.budgets.charges(caller, &new_email).await?;
             self.budgets.trace_budgets(caller.team.id, &new_email.guard_input.charges, &mut trace).await;
             new_email.head.policy = Some(trace);

@@ -34,11 +34,11 @@ impl Tables {
         {
             swept.keys += 1;
         }
-        if email.body_expires_at().is_some_and(|at| at <= now) && self.outbound.bodies.remove(&id).is_some() {
+        if email.expiry().body.is_some_and(|at| at <= now) && self.outbound.bodies.remove(&id).is_some() {
             self.handoffs.wires.retain(|(wired, _), _| *wired != id);
             swept.bodies += 1;
         }
-        if email.tombstone_expires_at().is_some_and(|at| at <= now) {
+        if email.expiry().tombstone.is_some_and(|at| at <= now) {
             self.remove_traces(&email, swept);
             self.outbound.sweep_at.remove(&id);
         } else {

@@ -253,10 +253,10 @@ impl UnitOfWork {
         if email.is_forgotten(now) && self.release_key_and_slots(email, email.expires_at().unwrap_or(now)) {
             swept.keys += 1;
         }
-        if email.body_expires_at().is_some_and(|at| at <= now) {
+        if email.expiry().body.is_some_and(|at| at <= now) {
             self.bodies_to_drop.push(scoped);
         }
-        if email.tombstone_expires_at().is_some_and(|at| at <= now) {
+        if email.expiry().tombstone.is_some_and(|at| at <= now) {
             if self.remove_tombstone(email) {
                 swept.tombstones += 1;
             }

@@ -171,7 +171,7 @@ async fn write_changed_emails(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResu
     let ttl: Vec<i64> = changed.iter().map(|(email, _)| email.ttl.0).collect();
     let settled_at: Vec<Option<i64>> = changed.iter().map(|(email, _)| email.settled_at.map(|at| at.0)).collect();
     let sweep_at: Vec<Option<i64>> =
-        changed.iter().map(|(email, swept)| email.next_sweep_at(*swept).map(|at| at.0)).collect();
+        changed.iter().map(|(email, swept)| email.expiry().next_after(*swept).map(|at| at.0)).collect();
     let resent_as: Vec<Option<Uuid>> = changed.iter().map(|(email, _)| email.resent_as.map(|id| id.0)).collect();
     let guard: Vec<_> =
         changed.iter().map(|(email, _)| email.guard.map(mailonce_core::outbound::email::Guard::as_str)).collect();

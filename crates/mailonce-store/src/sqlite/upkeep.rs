@@ -67,16 +67,16 @@ fn sweep_email(ledger: &WriteSession<'_>, team: i64, email: &Email, now: Time, s
     if email.is_forgotten(now) {
         swept.keys += release_key_and_slots(ledger, team, email, now)?;
     }
-    if email.body_expires_at().is_some_and(|at| at <= now) {
+    if email.expiry().body.is_some_and(|at| at <= now) {
         swept.bodies +=
             ledger.execute("UPDATE emails SET body = NULL WHERE email = ?1 AND body IS NOT NULL", [bits])?;
         swept.bodies += ledger.execute("DELETE FROM bodies WHERE email = ?1", [bits])?;
         ledger.execute("DELETE FROM wires WHERE email = ?1", [bits])?;
     }
-    if email.tombstone_expires_at().is_some_and(|at| at <= now) {
+    if email.expiry().tombstone.is_some_and(|at| at <= now) {
         swept.tombstones += remove_traces(ledger, team, email)?;
     } else {
-        let next = email.next_sweep_at(now).map(|at| at.0);
+        let next = email.expiry().next_after(now).map(|at| at.0);
         ledger.execute(SET_SWEEP_AT, params![team, bits, next])?;
     }
     Ok(())

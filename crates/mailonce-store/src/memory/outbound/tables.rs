@@ -54,7 +54,7 @@ impl OutboundTables {
     }
 
     pub(crate) fn schedule_sweep(&mut self, email: &Email, now: Time) {
-        match email.next_sweep_at(now) {
+        match email.expiry().next_after(now) {
             Some(at) => self.sweep_at.insert(email.id, at),
             None => self.sweep_at.remove(&email.id),
         };

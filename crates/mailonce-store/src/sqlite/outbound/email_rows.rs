@@ -31,7 +31,7 @@ pub(crate) fn save_email(ledger: &WriteSession<'_>, team: i64, email: &Email) ->
     let bits = ordered_bits(email.id.0);
     let settled = email.settled_at.map(|at| at.0);
     // The earliest sweep time, even one in the past: an email that is due but not yet swept must stay due.
-    let sweep = email.next_sweep_at(Time(i64::MIN)).map(|at| at.0);
+    let sweep = email.expiry().next_after(Time(i64::MIN)).map(|at| at.0);
     let guard = email.guard.map(Guard::as_str);
     let resent = email.resent_as.map(|id| *id.0.as_bytes());
     let holds = email.holds.to_column();

@@ -115,7 +115,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let name = parse_domain_name(&body.parse::<NewDomainBody>()?.name)?;
     let keyed_call = auth.keyed_call("domains", "", name.as_bytes());
-    let domain = app.engine.access.create_domain(&auth.caller, &name, keyed_call).await?;
+    let domain = app.engine.access.domains.create_domain(&auth.caller, &name, keyed_call).await?;
     Ok(created_response(domain.is_new, Json(DomainBody::from(&domain.value))))
 }
 
@@ -125,7 +125,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.access.domains(&auth.caller, before, limit).await?;
+    let page = app.engine.access.domains.domains(&auth.caller, before, limit).await?;
     let data = page.rows.iter().map(DomainBody::from).collect();
     Ok(Json(DomainPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -135,7 +135,7 @@ pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: Que
     responses((status = 200, description = "The domain", body = DomainBody)))]
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let domain = app.engine.access.domain(&auth.caller, domain_id(&id)?).await?;
+    let domain = app.engine.access.domains.domain(&auth.caller, domain_id(&id)?).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
     responses((status = 200, description = "The removed object", body = DomainBody)))]
 pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let domain = app.engine.access.remove_domain(&auth.caller, domain_id(&id)?).await?;
+    let domain = app.engine.access.domains.remove_domain(&auth.caller, domain_id(&id)?).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }
 
@@ -163,6 +163,6 @@ pub(crate) async fn verify(
     let id = domain_id(&id)?;
     let EmptyBody {} = body.parse_or_empty()?;
     let keyed_call = auth.keyed_call("domains/verify", &id.to_string(), b"");
-    let domain = app.engine.access.verify_domain(&auth.caller, id, keyed_call).await?;
+    let domain = app.engine.access.domains.verify_domain(&auth.caller, id, keyed_call).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }

@@ -98,7 +98,7 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
         ));
     }
     ledger.latest_time = engine.ctx.store().installation().await.ok().and_then(|install| install.last_heartbeat_at);
-    match engine.access.all_domains().await {
+    match engine.access.domains.all_domains().await {
         Ok(domains) => ledger.expected_records = domains.iter().flat_map(ExpectedRecord::of_domain).collect(),
         Err(problem) => ledger.checks.push(DoctorCheck::warn("domains", problem.detail, "check the ledger")),
     }

@@ -51,12 +51,12 @@ pub(super) async fn route(call: &AgentMailRequest, rest: &[&str]) -> AgentMailRe
         (&Method::PATCH, [id]) => change(call, id).await,
         (&Method::DELETE, [id]) => {
             let domain = find(call, id).await?;
-            call.engine.access.remove_domain(&call.caller, domain.id).await?;
+            call.engine.access.domains.remove_domain(&call.caller, domain.id).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         (&Method::POST, [id, "verify"]) => {
             let domain = find(call, id).await?;
-            call.engine.access.verify_domain(&call.caller, domain.id, None).await?;
+            call.engine.access.domains.verify_domain(&call.caller, domain.id, None).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         (&Method::GET, [id, "zone-file"]) => zone_file(call, id).await,
@@ -73,10 +73,10 @@ pub(super) async fn route(call: &AgentMailRequest, rest: &[&str]) -> AgentMailRe
 async fn find(call: &AgentMailRequest, text: &str) -> Result<Domain, Problem> {
     let missing = || Problem::new(Code::NotFound, format!("there is no domain {text}"));
     if let Ok(id) = text.parse() {
-        return call.engine.access.domain(&call.caller, id).await;
+        return call.engine.access.domains.domain(&call.caller, id).await;
     }
     let name = parse_domain_name(text).map_err(|_not_a_name| missing())?;
-    let all = call.engine.access.domains(&call.caller, None, MAX_SHORT_LIST).await?.rows;
+    let all = call.engine.access.domains.domains(&call.caller, None, MAX_SHORT_LIST).await?.rows;
     all.into_iter().find(|domain| domain.name == name).ok_or_else(missing)
 }
 
@@ -122,7 +122,7 @@ fn to_json(call: &AgentMailRequest, domain: &Domain) -> Value {
 
 async fn list(call: &AgentMailRequest) -> AgentMailResult {
     let limit = call.query.limit()?;
-    let mut all = call.engine.access.domains(&call.caller, None, MAX_SHORT_LIST).await?.rows;
+    let mut all = call.engine.access.domains.domains(&call.caller, None, MAX_SHORT_LIST).await?.rows;
     if call.query.flag("ascending")? {
         all.reverse();
     }
@@ -140,7 +140,8 @@ async fn create(call: &AgentMailRequest) -> AgentMailResult {
         Code::NameTaken => problem.with_extension(UNPROCESSABLE, true),
         _ => problem,
     };
-    let created = call.engine.access.create_domain(&call.caller, &name, None).await.map_err(as_unprocessable)?;
+    let created =
+        call.engine.access.domains.create_domain(&call.caller, &name, None).await.map_err(as_unprocessable)?;
     Ok(as_json(StatusCode::OK, &to_json(call, &created.value)))
 }
 

@@ -204,5 +204,5 @@ pub(super) async fn inbox_count(call: &AgentMailRequest) -> Result<usize, Proble
 }
 
 pub(super) async fn domain_count(call: &AgentMailRequest) -> Result<usize, Problem> {
-    Ok(call.engine.access.domains(&call.caller, None, MAX_SHORT_LIST).await?.rows.len())
+    Ok(call.engine.access.domains.domains(&call.caller, None, MAX_SHORT_LIST).await?.rows.len())
 }

@@ -54,8 +54,10 @@ pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: Re
     let mut details = ApiKeyDetails::unrestricted(&name, scopes);
     if let Some(domain) = domain_id {
         let domain: DomainId = parse_id(&domain)?;
-        details.senders =
-            vec![format!("@{}", app.engine.access.domain(&auth.caller, domain).await.map_err(domain_not_found)?.name)];
+        details.senders = vec![format!(
+            "@{}",
+            app.engine.access.domains.domain(&auth.caller, domain).await.map_err(domain_not_found)?.name
+        )];
     }
     let created = app.engine.access.create_api_key(&auth.caller, details, keyed_call).await?;
     Ok(json(

@@ -112,7 +112,7 @@ fn with_dialect_message(problem: Problem) -> Problem {
 
 async fn find_domain(app: &App, auth: &ResendRequest, name: &str) -> Result<Domain, DialectError<ResendDialect>> {
     let domain: DomainId = parse_id(name)?;
-    Ok(app.engine.access.domain(&auth.caller, domain).await.map_err(with_dialect_message)?)
+    Ok(app.engine.access.domains.domain(&auth.caller, domain).await.map_err(with_dialect_message)?)
 }
 
 #[derive(Deserialize)]
@@ -131,7 +131,7 @@ pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: Re
         return Err(field_problem("region", format!("The `region` must be one of `{}`.", REGIONS.join("`, `"))).into());
     }
     let keyed_call = auth.keyed_call("domains", "", name.as_bytes());
-    let created = app.engine.access.create_domain(&auth.caller, &name, keyed_call).await?;
+    let created = app.engine.access.domains.create_domain(&auth.caller, &name, keyed_call).await?;
     Ok(json(StatusCode::CREATED, &with_records(&created.value)))
 }
 
@@ -142,7 +142,7 @@ pub(super) async fn list(
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
     let page = query.parse()?;
-    let all = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let all = app.engine.access.domains.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
     Ok(list_response(page.slice_newest_first(all, |domain| domain.id.0), |domain| DomainBody::from(&domain)))
 }
 
@@ -164,7 +164,7 @@ pub(super) async fn verify(
 ) -> ResendResult {
     let domain = find_domain(&app, &auth, &name).await?;
     let keyed_call = auth.keyed_call("domains/verify", &name, b"");
-    let verified = app.engine.access.verify_domain(&auth.caller, domain.id, keyed_call).await?;
+    let verified = app.engine.access.domains.verify_domain(&auth.caller, domain.id, keyed_call).await?;
     Ok(object_response("domain", verified.id))
 }
 
@@ -234,6 +234,6 @@ pub(super) async fn remove(
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
     let domain = find_domain(&app, &auth, &name).await?;
-    let removed = app.engine.access.remove_domain(&auth.caller, domain.id).await?;
+    let removed = app.engine.access.domains.remove_domain(&auth.caller, domain.id).await?;
     Ok(deleted_response("domain", removed.id))
 }

@@ -86,7 +86,7 @@ async fn domain_id(app: &App, auth: &ResendRequest, inbox: &Inbox) -> Result<Str
     if !auth.caller.key.has_scope(ApiKeyScope::Admin) {
         return Ok(String::new());
     }
-    let domains = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let domains = app.engine.access.domains.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
     let domain = domains.iter().find(|domain| domain.name == inbox.domain());
     Ok(domain.map(|domain| domain.id.to_string()).unwrap_or_default())
 }

@@ -146,7 +146,7 @@ async fn domain_ids(app: &App, auth: &ResendRequest) -> Result<BTreeMap<String, 
     if !may_list_domains(&auth.caller) {
         return Ok(BTreeMap::new());
     }
-    let domains = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let domains = app.engine.access.domains.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
     Ok(domains.into_iter().map(|domain| (domain.name, domain.id.to_string())).collect())
 }
 

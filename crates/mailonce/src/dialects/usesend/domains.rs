@@ -102,13 +102,13 @@ impl DomainBody {
 pub(super) async fn find_by_number(app: &App, auth: &UseSendRequest, text: &str) -> Result<Domain, Problem> {
     let missing = || Problem::new(Code::NotFound, "Domain not found");
     let wanted: i64 = text.parse().map_err(|_not_a_number| missing())?;
-    let all = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let all = app.engine.access.domains.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
     all.into_iter().find(|domain| numeric_id(domain.id.0) == wanted).ok_or_else(missing)
 }
 
 /// `GET /domains`.
 pub(super) async fn list(State(app): State<App>, auth: UseSendRequest) -> UseSendResult {
-    let all = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let all = app.engine.access.domains.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
     let bodies: Vec<DomainBody> = all.iter().map(|domain| DomainBody::of(&auth, domain)).collect();
     Ok(json(StatusCode::OK, &bodies))
 }
@@ -124,7 +124,7 @@ pub(super) async fn create(State(app): State<App>, auth: UseSendRequest, body: U
     let name = body.parse::<NewDomainBody>()?.name.ok_or_else(|| field_problem("name", "name is required"))?;
     let name = parse_domain_name(&name)?;
     let keyed_call = auth.keyed_call("domains", "", name.as_bytes());
-    let created = app.engine.access.create_domain(&auth.caller, &name, keyed_call).await?;
+    let created = app.engine.access.domains.create_domain(&auth.caller, &name, keyed_call).await?;
     Ok(json(StatusCode::OK, &DomainBody::of(&auth, &created.value)))
 }
 
@@ -150,7 +150,7 @@ pub(super) async fn verify(
     DialectPath(name, ..): OnePathParam,
 ) -> UseSendResult {
     let domain = find_by_number(&app, &auth, &name).await?;
-    app.engine.access.verify_domain(&auth.caller, domain.id, None).await?;
+    app.engine.access.domains.verify_domain(&auth.caller, domain.id, None).await?;
     Ok(json(StatusCode::OK, &VerificationStartedBody { message: "Domain verification started" }))
 }
 
@@ -168,7 +168,7 @@ pub(super) async fn remove(
     DialectPath(name, ..): OnePathParam,
 ) -> UseSendResult {
     let domain = find_by_number(&app, &auth, &name).await?;
-    app.engine.access.remove_domain(&auth.caller, domain.id).await?;
+    app.engine.access.domains.remove_domain(&auth.caller, domain.id).await?;
     Ok(json(
         StatusCode::OK,
         &DomainDeletedBody { id: numeric_id(domain.id.0), success: true, message: "Domain deleted successfully" },
