@@ -67,7 +67,8 @@ pub(crate) struct ActiveErasures {
     teams: Mutex<BTreeSet<TeamId>>,
     /// How many requests this process got.
     requests: AtomicU64,
-    /// Whether this process found that no stop of the journal is in force.
+    /// Whether this process found that no stop of the journal is in force. It looks again with every
+    /// [`Erasures::find_erasures`], because another process may have created one and ended.
     has_no_journal_stop: AtomicBool,
 }
 
@@ -189,8 +190,10 @@ impl Erasures {
         view(&self.ctx.team_record(caller, RecordKind::Erasure, id).await?)
     }
 
-    /// Looks for erasures of all teams that are not done, such as those of a process that was killed.
+    /// Looks for erasures of all teams that are not done, such as those of a process that was killed. The next
+    /// [`Self::run_erasures`] also looks for a stop of the journal that such a process left.
     pub async fn find_erasures(&self) -> Result<(), StoreError> {
+        self.active_erasures.has_no_journal_stop.store(false, Ordering::Relaxed);
         let mut round = TeamRound::default();
         for team in self.ctx.store.teams().await? {
             let running = self.running_erasures(team.id).await;
@@ -225,37 +228,51 @@ impl Erasures {
     /// Requests the erasures of a journal that this ledger does not know, because it was restored from an older backup.
     /// Returns how many. The installation is stopped until the email to these people is cancelled: the backup may have
     /// it in its queue. Other stops of the installation stay as they are.
+    ///
+    /// To be called before this process hands anything off.
     pub async fn apply_erasure_journal(&self, journal: Vec<JournalEntry>) -> Result<usize, StoreError> {
         let teams: BTreeSet<TeamId> = self.ctx.store.teams().await?.into_iter().map(|team| team.id).collect();
         let mut applied = 0;
-        for JournalEntry { team, alias, requested_at } in journal {
-            if !teams.contains(&team) {
-                continue;
-            }
-            let known = self.ctx.store.record_by_name(team, RecordKind::Erasure, &alias).await?;
-            let before = known.as_ref().and_then(|record| serde_json::from_str::<Erasure>(&record.json).ok());
-            if before.as_ref().is_some_and(|before| before.requested_at >= requested_at) {
-                continue;
-            }
-            if applied == 0 {
-                let reason = "people who were erased are erased again, because the ledger is from before";
-                self.control.stops.stop_installation(ERASURE_JOURNAL_AUTHOR, reason).await?;
-                self.active_erasures.has_no_journal_stop.store(false, Ordering::Relaxed);
-            }
-            let erasure = Erasure::from_journal(alias.clone(), requested_at, before);
-            let json = serde_json::to_string(&erasure).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-            let now = self.ctx.now();
-            if let Some(record) = known {
-                let _changed = self.ctx.store.change_record(record.edit(json), None, now).await?;
-            } else {
-                let (kind, id) = (RecordKind::Erasure, self.ctx.new_id(now));
-                let record = Record { team, kind, id, name: alias, rev: 1, created_at: now, json };
-                let _created = self.ctx.store.create_record(record, None).await?;
-            }
-            self.active_erasures.add(team);
-            applied += 1;
+        for entry in journal.into_iter().filter(|entry| teams.contains(&entry.team)) {
+            applied += usize::from(self.apply_journal_entry(entry).await?);
+        }
+        // The records come before the stop, because every node ends a stop that no record needs. No email leaves in
+        // between: this process hands nothing off yet, and a node that runs on the restored ledger already was not
+        // stopped before either. Old records count too, since the process that wrote them may have been killed before it
+        // created the stop.
+        if self.may_have_restored_email().await? {
+            self.stop_for_journal().await?;
         }
         Ok(applied)
+    }
+
+    /// Writes the record of an erasure, unless the ledger knows it. Returns whether it did.
+    async fn apply_journal_entry(&self, entry: JournalEntry) -> Result<bool, StoreError> {
+        let JournalEntry { team, alias, requested_at } = entry;
+        let known = self.ctx.store.record_by_name(team, RecordKind::Erasure, &alias).await?;
+        let before = known.as_ref().and_then(|record| serde_json::from_str::<Erasure>(&record.json).ok());
+        if before.as_ref().is_some_and(|before| before.requested_at >= requested_at) {
+            return Ok(false);
+        }
+        let erasure = Erasure::from_journal(alias.clone(), requested_at, before);
+        let json = serde_json::to_string(&erasure).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let now = self.ctx.now();
+        if let Some(record) = known {
+            let _changed = self.ctx.store.change_record(record.edit(json), None, now).await?;
+        } else {
+            let (kind, id) = (RecordKind::Erasure, self.ctx.new_id(now));
+            let record = Record { team, kind, id, name: alias, rev: 1, created_at: now, json };
+            let _created = self.ctx.store.create_record(record, None).await?;
+        }
+        self.active_erasures.add(team);
+        Ok(true)
+    }
+
+    async fn stop_for_journal(&self) -> Result<(), StoreError> {
+        let reason = "people who were erased are erased again, because the ledger is from before";
+        self.control.stops.stop_installation(ERASURE_JOURNAL_AUTHOR, reason).await?;
+        self.active_erasures.has_no_journal_stop.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Works on the erasures that this node knows of, with at most this many steps for each. The next call goes on.
@@ -283,20 +300,29 @@ impl Erasures {
     /// Lets email leave again when no restored email to an erased person can be queued any more. The stop may be from a
     /// process that was killed.
     async fn end_stop_of_journal(&self) -> Result<(), StoreError> {
-        if self.active_erasures.has_no_journal_stop.load(Ordering::Relaxed) {
+        if self.active_erasures.has_no_journal_stop.load(Ordering::Relaxed) || self.may_have_restored_email().await? {
             return Ok(());
         }
-        for team in self.ctx.store.teams().await? {
-            let may_have_email = |record: &Record| {
-                serde_json::from_str::<Erasure>(&record.json).is_ok_and(|is| is.may_have_restored_email())
-            };
-            if self.running_erasures(team.id).await?.iter().any(may_have_email) {
-                return Ok(());
-            }
+        let has_ended = self.control.stops.end_installation_stop_of(ERASURE_JOURNAL_AUTHOR).await?;
+        // Another node may have applied its journal after the check, and relied on the stop that ended here.
+        if has_ended && self.may_have_restored_email().await? {
+            return self.stop_for_journal().await;
         }
-        self.control.stops.end_installation_stop_of(ERASURE_JOURNAL_AUTHOR).await?;
         self.active_erasures.has_no_journal_stop.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether email to a person of the journal may still be queued, in any team.
+    async fn may_have_restored_email(&self) -> Result<bool, StoreError> {
+        for team in self.ctx.store.teams().await? {
+            for record in self.erasure_records(team.id).await? {
+                let erasure = serde_json::from_str::<Erasure>(&record.json);
+                if erasure.is_ok_and(|erasure| erasure.may_have_restored_email()) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     async fn running_erasures(&self, team: TeamId) -> Result<Vec<Record>, StoreError> {

@@ -169,16 +169,16 @@ impl StopControl {
         created.map(drop)
     }
 
-    /// Ends the stop of the installation if the server itself created it under this name.
-    pub async fn end_installation_stop_of(&self, author: &str) -> Result<(), StoreError> {
+    /// Ends the stop of the installation if the server itself created it under this name. Returns whether it did.
+    pub async fn end_installation_stop_of(&self, author: &str) -> Result<bool, StoreError> {
         let own = |stop: &&Stop| {
             let is_own = stop.by.api_key.is_none() && stop.by.name == author;
             stop.scope == StopScope::Installation && stop.is_in_force() && is_own
         };
-        if let Some(stop) = self.ctx.store.stops(None).await?.iter().find(own) {
-            self.end_stop_unchecked(stop, None).await?;
+        match self.ctx.store.stops(None).await?.iter().find(own) {
+            Some(stop) => Ok(self.end_stop_unchecked(stop, None).await?.is_some()),
+            None => Ok(false),
         }
-        Ok(())
     }
 
     async fn check_new_stop(&self, new: &NewStop) -> Result<(), Problem> {

@@ -16,16 +16,16 @@ use crate::fixtures::{
     webhook_receivers::{ScriptedReceiver, respond_with},
 };
 
-const ADDRESS: &str = "zoe.quill@person.test";
+pub(super) const ADDRESS: &str = "zoe.quill@person.test";
 const NAME: &str = "Zoe Quillfeather";
-const SUBJECT: &str = "Xylophone matters";
-const TEXT: &str = "marzipan weather over the harbour";
+pub(super) const SUBJECT: &str = "Xylophone matters";
+pub(super) const TEXT: &str = "marzipan weather over the harbour";
 /// The idempotency key of the first email names the person too.
 const KEY: &str = "welcome zoe.quill@person.test";
 /// What must not be found anywhere, in lower case.
 const CANARIES: [&str; 5] = [ADDRESS, "zoe.quill%40person.test", "quillfeather", "xylophone", "marzipan"];
 
-fn mail_to_zoe(more: Value) -> Value {
+pub(super) fn mail_to_zoe(more: Value) -> Value {
     let mut mail = mail_with(json!({ "to": [format!("{NAME} <{ADDRESS}>")], "subject": SUBJECT, "text": TEXT }));
     for (name, value) in more.as_object().into_iter().flatten() {
         mail[name] = value.clone();
@@ -34,7 +34,7 @@ fn mail_to_zoe(more: Value) -> Value {
 }
 
 /// An engine with inboxes, endpoints and search.
-async fn with_everything(world: World) -> World {
+pub(super) async fn with_everything(world: World) -> World {
     let deps = EngineDeps {
         local_domains: vec!["agents.test".into()],
         bounce_domain: Some("agents.test".into()),
@@ -44,13 +44,13 @@ async fn with_everything(world: World) -> World {
     world.with_engine_deps(deps).await
 }
 
-async fn erase(world: &World, address: &str) -> Value {
+pub(super) async fn erase(world: &World, address: &str) -> Value {
     let body = json!({ "address": address, "reason": format!("{address} asked for it") });
     world.post("/v1/erasures", &body).await.expect_status(202).body
 }
 
 /// Runs erasures until they are done or wait, and returns the one with this id.
-async fn run(world: &World, erasure: &Value) -> Value {
+pub(super) async fn run(world: &World, erasure: &Value) -> Value {
     world.engine.erasures.run_erasures(usize::MAX).await.unwrap();
     world.get(&format!("/v1/erasures/{}", str_field(erasure, "id"))).await.expect_status(200).body
 }

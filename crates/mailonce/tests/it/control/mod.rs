@@ -2,6 +2,7 @@
 
 mod audit;
 mod budgets;
+mod erasure_journal;
 mod erasures;
 mod policy_trace;
 mod retries_after_policy_changes;
