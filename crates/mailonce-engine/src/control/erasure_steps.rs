@@ -9,8 +9,7 @@ use crate::{
     runtime::blocking::run_blocking_if_large,
 };
 use mailonce_core::{
-    address::NamedAddress,
-    control::erasure::{AddressEraser, Erasure, ErasureStage, MAX_OPEN_EMAILS, alias_of, is_alias},
+    control::erasure::{AddressEraser, Erasure, ErasureStage, MAX_OPEN_EMAILS, is_alias},
     conversation::caps::recipient_hash,
     events::event::Event,
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
@@ -28,7 +27,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 /// How many rows one step reads.
-const BATCH: usize = 100;
+pub(super) const BATCH: usize = 100;
 
 /// The cursor of an erasure whose freed bytes are overwritten in the file, and not yet in the log.
 const FILE_IS_REWRITTEN: &str = "rewritten";
@@ -66,9 +65,7 @@ impl Erasures {
             }
             return Ok(true);
         }
-        erasure.address = self.find_erased_address(team, &erasure.alias).await?;
-        erasure.stage = if erasure.address.is_some() { ErasureStage::Emails } else { ErasureStage::Storage };
-        erasure.cursor = None;
+        self.find_erased_address(team, erasure).await?;
         Ok(true)
     }
 
@@ -478,90 +475,14 @@ impl Erasures {
         }
         Ok(self.continue_after(erasure, last))
     }
-
-    /// The address that an alias stands for, if it is anywhere in the team's mail or records. Used after a restore.
-    async fn find_erased_address(&self, team: TeamId, alias: &str) -> Result<Option<String>, StoreError> {
-        let find = |value: Value| find_address(&value, &|address| alias_of(&self.ctx.secret, team, address) == alias);
-        let mut query = EmailQuery { limit: BATCH, ..EmailQuery::default() };
-        loop {
-            let page = self.ctx.store.emails(team, query.clone()).await?;
-            if let Some(found) = page.rows.iter().find_map(|email| find(json!(&*email.head))) {
-                return Ok(Some(found));
-            }
-            query.before = page.next;
-            if page.next.is_none() {
-                break;
-            }
-        }
-        let mut query = DeliveryQuery { limit: BATCH, ..DeliveryQuery::default() };
-        loop {
-            let page = self.ctx.store.deliveries(team, query.clone()).await?;
-            if let Some(found) = page.iter().find_map(|delivery| find(json!(&*delivery.details))) {
-                return Ok(Some(found));
-            }
-            query.before = page.last().filter(|_| page.len() == BATCH).map(|delivery| delivery.id);
-            if query.before.is_none() {
-                break;
-            }
-        }
-        if let Some(found) = self.find_in_messages(team, &find).await? {
-            return Ok(Some(found));
-        }
-        self.find_in_records(team, &find).await
-    }
-
-    async fn find_in_messages(
-        &self,
-        team: TeamId,
-        find: &(impl Fn(Value) -> Option<String> + Sync),
-    ) -> Result<Option<String>, StoreError> {
-        let mut inbox = self.ctx.store.inboxes(team, None, 1).await?.first().map(|inbox| inbox.id);
-        while let Some(id) = inbox {
-            let mut query = MessageQuery { limit: BATCH, ..MessageQuery::default() };
-            loop {
-                let page = self.ctx.store.messages(team, id, query.clone()).await?;
-                if let Some(found) = page.rows.iter().find_map(|message| find(json!(&*message.head))) {
-                    return Ok(Some(found));
-                }
-                let Some(seq) = page.next else { break };
-                query.position = MessagePosition::Before(seq);
-            }
-            inbox = self.ctx.store.inboxes(team, Some(id), 1).await?.first().map(|inbox| inbox.id);
-        }
-        Ok(None)
-    }
-
-    async fn find_in_records(
-        &self,
-        team: TeamId,
-        find: &(impl Fn(Value) -> Option<String> + Sync),
-    ) -> Result<Option<String>, StoreError> {
-        for kind in RecordKind::ALL.iter().filter(|kind| **kind != RecordKind::Erasure) {
-            let mut before = None;
-            loop {
-                let page = self.ctx.store.records(team, *kind, before, BATCH).await?;
-                let in_record = |record: &Record| {
-                    let json = self.ctx.packer.unpack_text(&record.json).unwrap_or_default();
-                    find(json!([record.name, serde_json::from_str::<Value>(&json).unwrap_or_default()]))
-                };
-                if let Some(found) = page.rows.iter().find_map(in_record) {
-                    return Ok(Some(found));
-                }
-                before = page.next;
-                if before.is_none() {
-                    break;
-                }
-            }
-        }
-        Ok(None)
-    }
 }
 
 fn cursor_id(erasure: &Erasure) -> Option<Uuid> {
     erasure.cursor.as_deref().and_then(|cursor| cursor.parse().ok())
 }
 
-fn parse_message_cursor(cursor: &str) -> Option<(InboxId, u64)> {
+/// The inbox of a message cursor, and the sequence number before which it continues.
+pub(super) fn parse_message_cursor(cursor: &str) -> Option<(InboxId, u64)> {
     let (inbox, seq) = cursor.split_once(' ')?;
     Some((inbox.parse().ok()?, seq.parse().ok()?))
 }
@@ -584,21 +505,5 @@ fn strip_escalation(json: &mut Value) {
     }
     if let Some(decision) = json.get_mut("decision") {
         remove_fields(decision, &["reason", "edit", "shown"]);
-    }
-}
-
-/// The first address in a value that `is_wanted`.
-fn find_address(value: &Value, is_wanted: &impl Fn(&str) -> bool) -> Option<String> {
-    match value {
-        Value::String(text) => {
-            let whole = NamedAddress::parse(text).ok().map(|named| named.to_address().as_str().to_owned());
-            let is_separator = |c: char| c.is_whitespace() || "<>,;:\"'()[]/".contains(c);
-            let words = text.split(is_separator).filter(|word| word.contains('@'));
-            let words = words.map(|word| word.trim_matches('.').to_ascii_lowercase());
-            whole.into_iter().chain(words).find(|address| is_wanted(address))
-        }
-        Value::Array(items) => items.iter().find_map(|item| find_address(item, is_wanted)),
-        Value::Object(fields) => fields.values().find_map(|inner| find_address(inner, is_wanted)),
-        _ => None,
     }
 }

@@ -1,13 +1,19 @@
 //! The journal of erasures: after a restore no email to an erased person leaves, on any node, until the erasures of the
 //! journal have been applied.
 
+use mailonce_core::{
+    control::erasure::{Erasure, ErasureStage},
+    id::TeamId,
+    record::RecordKind,
+};
 use mailonce_engine::{EngineDeps, control::erasures::JournalEntry};
 use serde_json::{Value, json};
 
 use super::erasures::{ADDRESS, erase, mail_to_zoe, run, with_everything};
 use crate::fixtures::{
     api_fixture::{World, mail_with},
-    requests::delete,
+    conversations::TestMail,
+    requests::{delete, post},
 };
 
 /// A ledger from before an erasure that only the journal knows.
@@ -48,6 +54,11 @@ impl RestoredLedger {
     async fn states(&self, world: &World) -> (Value, Value) {
         (world.email(&self.to_zoe).await["state"].clone(), world.email(&self.other).await["state"].clone())
     }
+}
+
+async fn saved_erasure(world: &World, team: TeamId) -> Erasure {
+    let page = world.engine.ctx.store().records(team, RecordKind::Erasure, None, 10).await.unwrap();
+    serde_json::from_str(&page.rows[0].json).unwrap()
 }
 
 over_every_engine! {
@@ -91,5 +102,62 @@ over_every_engine! {
         world.engine.handoffs.release_stopped().await;
         world.hand_off_due().await;
         assert_eq!(restored.states(&world).await, (json!("cancelled"), json!("sent")));
+    }
+
+    async fn the_search_for_an_erased_address_is_saved_after_every_page(world) {
+        let mut world = with_everything(world).await;
+        let mut restored = RestoredLedger::create(&world).await;
+        let mail = |n: usize| mail_with(json!({ "to": [format!("p{n}@example.com")], "text": format!("Number {n}") }));
+        let batch: Vec<Value> = (0..248).map(mail).collect();
+        world.call(post("/v1/emails/batch").key("many").json(&json!(batch))).await.expect_status(202);
+        restored.request_again(&world).await;
+        assert_eq!(restored.apply_journal(&world).await, 1);
+
+        let mut cursors = Vec::new();
+        loop {
+            world.engine.erasures.run_erasures(1).await.unwrap();
+            let saved = saved_erasure(&world, restored.journal[0].team).await;
+            if saved.stage != ErasureStage::Find {
+                assert_eq!((saved.stage, saved.address.as_deref()), (ErasureStage::Emails, Some(ADDRESS)));
+                break;
+            }
+            cursors.push(saved.cursor.unwrap());
+            // Another process, which knows only what was saved.
+            world = with_everything(world.restart().await).await;
+            world.engine.erasures.find_erasures().await.unwrap();
+        }
+
+        // The address is in the oldest of 250 emails, so on the third page.
+        assert_eq!(cursors.len(), 2, "{cursors:?}");
+        assert!(cursors[0] != cursors[1] && cursors.iter().all(|cursor| cursor.starts_with("emails ")), "{cursors:?}");
+        world.engine.erasures.run_erasures(usize::MAX).await.unwrap();
+        assert_eq!(world.email(&restored.to_zoe).await["state"], "cancelled");
+    }
+
+    async fn an_address_is_found_in_received_mail_and_in_records(world) {
+        let world = with_everything(world).await;
+        world.create_inbox("a").await;
+        for (address, count) in [("ann@person.test", "messages"), ("bob@person.test", "records"), ("eve@person.test", "")] {
+            let first = erase(&world, address).await;
+            assert_eq!(run(&world, &first).await["state"], "done");
+            world.advance_clock(1_000);
+            match count {
+                "messages" => _ = world.receive_message(TestMail { from: address, ..TestMail::default() }).await,
+                "records" => _ = world.post("/v1/suppressions", &json!({ "address": address })).await.expect_status(201),
+                _ => {}
+            }
+            world.advance_clock(1_000);
+            let mut journal = world.engine.erasures.erasure_journal().await.unwrap();
+            journal.retain(|entry| first["alias"] == entry.alias.as_str());
+            journal[0].requested_at = world.engine.ctx.now();
+
+            assert_eq!(world.engine.erasures.apply_erasure_journal(journal).await.unwrap(), 1);
+
+            let done = run(&world, &first).await;
+            assert_eq!(done["state"], "done");
+            if !count.is_empty() {
+                assert_eq!(done["counts"][count], 1, "{done}");
+            }
+        }
     }
 }
