@@ -296,8 +296,8 @@ impl Stop {
         is_taken_over || (self.mode != new.mode && !new.by.is_configuration())
     }
 
-    /// The event of its creation or its end, with its team. `None` if it belongs to no team.
-    pub fn event(&self, kind: EventKind, at: Time) -> Option<(TeamId, NewEvent)> {
+    /// The event of its creation or its end. Its team gets it, or every team if it belongs to none.
+    pub fn event(&self, kind: EventKind, at: Time) -> NewEvent {
         let mut data = json!({ "scope": self.scope.name(), "mode": self.mode.as_str(), "by": self.by.name });
         if let Some(reason) = &self.reason {
             data["reason"] = reason.as_str().into();
@@ -305,7 +305,7 @@ impl Stop {
         if let StopScope::Inbox { id, .. } = &self.scope {
             data["inbox"] = id.to_string().into();
         }
-        Some((self.scope.team()?, NewEvent { kind, at, subject_id: self.id.0, rev: 1, data }))
+        NewEvent { kind, at, subject_id: self.id.0, rev: 1, data }
     }
 
     /// Ends it. If it had ended before, only the rate changes.

@@ -96,9 +96,9 @@ string_enum! {
         TransportBreakerOpened = "transport.breaker_opened",
         /// The circuit breaker of a transport closed.
         TransportBreakerClosed = "transport.breaker_closed",
-        /// Email of the team, an inbox or an API key was stopped.
+        /// Email of the installation, a transport, the team, an inbox or an API key was stopped.
         StopCreated = "stop.created",
-        /// A stop of the team ended, and its email is released.
+        /// A stop ended, and its email is released.
         StopEnded = "stop.ended",
         /// A claim waits for a worker, with a payload.
         ClaimOffered = "claim.offered",

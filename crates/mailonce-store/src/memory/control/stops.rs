@@ -62,8 +62,10 @@ impl Tables {
     }
 
     fn emit_stop_event(&mut self, stop: &Stop, kind: EventKind, now: Time) {
-        if let Some((team, event)) = stop.event(kind, now) {
-            self.events.log.entry(team).or_default().push(event);
+        let all_teams = || self.access.teams.keys().copied().collect();
+        let teams: Vec<TeamId> = stop.scope.team().map_or_else(all_teams, |team| vec![team]);
+        for team in teams {
+            self.events.log.entry(team).or_default().push(stop.event(kind, now));
         }
     }
 

@@ -54,10 +54,15 @@ pub(crate) async fn record_act(tx: &Transaction<'_>, act: Option<&Act>, now: Tim
     if let Some(team) = act.team.or(origin.and_then(|origin| origin.team)) {
         return append(tx, team, &recorded).await;
     }
-    for row in query_rows(tx, TEAMS, &[]).await? {
-        append(tx, TeamId(row.try_get(0)?), &recorded).await?;
+    for team in team_ids(tx).await? {
+        append(tx, team, &recorded).await?;
     }
     Ok(())
+}
+
+/// The ids of all teams, in order.
+pub(super) async fn team_ids(tx: &Transaction<'_>) -> TxResult<Vec<TeamId>> {
+    query_rows(tx, TEAMS, &[]).await?.iter().map(|row| Ok(TeamId(row.try_get(0)?))).collect()
 }
 
 async fn append(tx: &Transaction<'_>, team: TeamId, RecordedAct { entry, aliases }: &RecordedAct) -> TxResult<()> {

@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
-    control::audit_chain,
+    control::audit_chain::{self, team_ids},
     error::{TxError, TxResult},
     events::pending_events::write_events,
     handoff::handoff_rows::{load_locked_emails, read_handoff_ref},
@@ -114,7 +114,11 @@ async fn save(tx: &Transaction<'_>, stop: &Stop) -> TxResult<()> {
 }
 
 async fn emit(tx: &Transaction<'_>, stop: &Stop, kind: EventKind, now: Time) -> TxResult<()> {
-    let events: Vec<_> = stop.event(kind, now).into_iter().collect();
+    let teams = match stop.scope.team() {
+        Some(team) => vec![team],
+        None => team_ids(tx).await?,
+    };
+    let events: Vec<_> = teams.into_iter().map(|team| (team, stop.event(kind, now))).collect();
     write_events(tx, &events).await
 }
 

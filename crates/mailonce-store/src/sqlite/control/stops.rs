@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use crate::sqlite::{
     control::audit,
+    events::event_blocks::PackedEvent,
     outbound::{
         email_rows::{HandoffRef, save_handoff},
         key_bindings,
@@ -126,10 +127,12 @@ pub(crate) fn create(
 }
 
 fn emit(ledger: &mut WriteSession<'_>, stop: &Stop, kind: EventKind, now: Time) {
-    if let Some((team, event)) = stop.event(kind, now)
-        && let Some(number) = ledger.team_number(team)
-    {
-        ledger.emit(number, &event);
+    let event = PackedEvent::pack(&stop.event(kind, now));
+    let teams = stop.scope.team().map_or_else(|| ledger.team_ids(), |team| vec![team]);
+    for team in teams {
+        if let Some(number) = ledger.team_number(team) {
+            ledger.emit_packed(number, &event);
+        }
     }
 }
 

@@ -166,6 +166,8 @@ promises! {
     stops "Stops" {
         /// A stop is read back unchanged, by its team only.
         a_stop_is_read_back_unchanged,
+        /// Every team gets the events of stops of the installation and of transports.
+        every_team_gets_the_events_of_a_stop_that_belongs_to_none,
         /// A scope is stopped once, also by concurrent calls.
         the_same_scope_is_stopped_once,
         /// A stop replaces the one of the configuration, and one with another mode.

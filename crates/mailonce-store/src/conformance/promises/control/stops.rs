@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use crate::conformance::{
-    HOUR, MINUTE, OTHER_TEAM, SANDBOX, SECOND, T0, TEAM, TestStore, accept_first, all_at_once, cancel_email,
-    capture_due, event_kinds, expect_first,
+    HOUR, MINUTE, OTHER_TEAM, SANDBOX, SECOND, T0, TEAM, TestStore, accept_first, all_at_once, all_events,
+    cancel_email, capture_due, event_kinds, expect_first,
     fixtures::emails::next_id,
     fixtures::handoffs::{
         LeasedJob, NODE, WIRE_BYTES, accept_and_lease, accept_and_mark, accept_with_unknown_outcome, apply_action,
@@ -92,7 +92,25 @@ pub(super) async fn a_stop_is_read_back_unchanged(store: TestStore) {
     assert_eq!(store.stops(Some(TEAM)).await.unwrap(), [team, inbox]);
     assert_eq!(store.stops(Some(OTHER_TEAM)).await.unwrap(), [theirs]);
     assert_eq!(store.stops(None).await.unwrap(), [all, transport]);
-    assert_eq!(event_kinds(&store).await, ["stop.created", "stop.created"]);
+    assert_eq!(event_kinds(&store).await, ["stop.created"; 4]);
+}
+
+pub(super) async fn every_team_gets_the_events_of_a_stop_that_belongs_to_none(store: TestStore) {
+    for scope in [StopScope::Installation, StopScope::Transport("relay".into())] {
+        let created = stop(&store, scope).await;
+        resume(&store, &created, None, T0).await;
+        resume(&store, &created, Some(1), T0).await;
+    }
+
+    let expected = ["installation", "transport/relay"].map(|scope| [("stop.created", scope), ("stop.ended", scope)]);
+    for team in [TEAM, OTHER_TEAM] {
+        let events = all_events(&store, team).await;
+        let found: Vec<(&str, &str)> = events
+            .iter()
+            .map(|event| (event.event.kind.as_str(), event.event.data["scope"].as_str().unwrap_or_default()))
+            .collect();
+        assert_eq!(found, expected.concat());
+    }
 }
 
 pub(super) async fn the_same_scope_is_stopped_once(store: TestStore) {
@@ -106,7 +124,7 @@ pub(super) async fn the_same_scope_is_stopped_once(store: TestStore) {
     .await;
     assert_eq!(answers.iter().filter(|answer| matches!(answer, CreateStopResult::Created(_))).count(), 1);
     assert_eq!(store.stops(Some(TEAM)).await.unwrap(), [first]);
-    assert_eq!(event_kinds(&store).await, ["stop.created"]);
+    assert_eq!(event_kinds(&store).await, ["stop.created"; 2], "of the team and of the installation");
 }
 
 pub(super) async fn a_stop_replaces_that_of_the_configuration_and_one_with_another_mode(store: TestStore) {
