@@ -5,7 +5,7 @@
 //! otherwise the code that uses it does not compile. The crash test checks its table against the same list.
 
 /// All failpoints, in the order in which an email reaches them.
-pub const POINTS: [&str; 78] = [
+pub const POINTS: [&str; 82] = [
     // Opening the ledger.
     "sqlite-migrating",
     "sqlite-migrated",
@@ -93,6 +93,11 @@ pub const POINTS: [&str; 78] = [
     "outbox-accepted",
     "outbox-marked",
     "outbox-replay-recorded",
+    // Erasing a person.
+    "erasure-before-save",
+    "erasure-after-save",
+    "erasure-before-overwrite",
+    "erasure-after-overwrite",
     // Maintenance.
     "before-sweep",
     "after-sweep",

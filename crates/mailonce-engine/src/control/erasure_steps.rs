@@ -56,7 +56,9 @@ impl Erasures {
     async fn step_without_address(&self, team: TeamId, erasure: &mut Erasure) -> Result<bool, StoreError> {
         if erasure.stage == ErasureStage::Storage {
             if erasure.cursor.is_none() {
+                crate::failpoint!("erasure-before-overwrite");
                 self.ctx.store.overwrite_freed_storage().await?;
+                crate::failpoint!("erasure-after-overwrite");
                 // Saved before the log is truncated, because truncating may fail for long and rewriting is expensive.
                 erasure.cursor = Some(FILE_IS_REWRITTEN.into());
             } else {

@@ -354,11 +354,13 @@ impl Erasures {
             let goes_on = self.erasure_step(record.team, &mut erasure).await?;
             let json = serde_json::to_string(&erasure).map_err(corrupt)?;
             if json != record.json {
+                crate::failpoint!("erasure-before-save");
                 match self.ctx.store.change_record(record.edit(json), None, self.ctx.now()).await? {
                     IdempotentResult::Done(RecordChangeResult::Changed(changed)) => record = changed,
                     // Another node made this step, or a caller asked again.
                     _ => return Ok(false),
                 }
+                crate::failpoint!("erasure-after-save");
             }
             if !goes_on {
                 break;

@@ -111,6 +111,8 @@ pub enum Trigger {
     Claim,
     /// A row in the outbox of another database.
     Outbox,
+    /// The erasure of a person.
+    Erasure,
 }
 
 /// A row of the table.
@@ -147,6 +149,8 @@ pub enum Reachability {
     Claims,
     /// With an outbox. Its own tests reach it: `crates/mailonce/tests/outbox`.
     Outbox,
+    /// With an erasure. Its own tests reach it: `crates/mailonce/tests/it/control/erasure_kills.rs`.
+    Erasure,
 }
 
 /// The failpoints of claims, which have kills and worlds of their own.
@@ -163,7 +167,7 @@ const POSTGRES: Reachability = Reachability::Store(StoreKind::Postgres);
 const SMTP: Reachability = Reachability::Class(HopClass::Smtp);
 
 /// Every failpoint of the binary. A test fails if one is missing.
-pub const POINTS: [PointRow; 78] = [
+pub const POINTS: [PointRow; 82] = [
     point("sqlite-migrating", Trigger::EmptyLedger, 3, SQLITE, true),
     point("sqlite-migrated", Trigger::EmptyLedger, 1, SQLITE, false),
     point("postgres-migrating", Trigger::EmptyLedger, 3, POSTGRES, true),
@@ -240,6 +244,10 @@ pub const POINTS: [PointRow; 78] = [
     point("outbox-accepted", Trigger::Outbox, 1, Reachability::Outbox, false),
     point("outbox-marked", Trigger::Outbox, 1, Reachability::Outbox, false),
     point("outbox-replay-recorded", Trigger::Outbox, 1, Reachability::Outbox, false),
+    point("erasure-before-save", Trigger::Erasure, 1, Reachability::Erasure, false),
+    point("erasure-after-save", Trigger::Erasure, 1, Reachability::Erasure, false),
+    point("erasure-before-overwrite", Trigger::Erasure, 1, Reachability::Erasure, false),
+    point("erasure-after-overwrite", Trigger::Erasure, 1, Reachability::Erasure, false),
     point("before-sweep", Trigger::Start, 1, Reachability::Any, false),
     point("after-sweep", Trigger::Start, 1, Reachability::Any, true),
 ];
@@ -255,6 +263,7 @@ impl PointRow {
         match self.reachable {
             Reachability::Claims => Some("a step of a claim, which has rounds of its own"),
             Reachability::Outbox => Some("a step of an outbox, which has its own tests"),
+            Reachability::Erasure => Some("a step of an erasure, which has its own tests"),
             Reachability::Inbound if class != HopClass::Inbound => Some("a step of receiving"),
             Reachability::Store(only) if only != store => Some("a step of the other store"),
             Reachability::Class(HopClass::Smtp) if class != HopClass::Smtp => Some("does not use SMTP"),
@@ -303,8 +312,8 @@ mod tests {
                 .into_iter()
                 .any(|(store, class)| reachable_points(store, class, false).iter().any(|row| row.point == point))
         };
-        let here =
-            POINT_ROWS.iter().filter(|row| !matches!(row.reachable, Reachability::Outbox | Reachability::Claims));
-        assert!(here.into_iter().all(|row| somewhere(row.point)));
+        let has_own_tests = |only| matches!(only, Reachability::Outbox | Reachability::Claims | Reachability::Erasure);
+        let mut here = POINT_ROWS.iter().filter(|row| !has_own_tests(row.reachable));
+        assert!(here.all(|row| somewhere(row.point)));
     }
 }

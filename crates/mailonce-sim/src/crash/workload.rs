@@ -106,7 +106,8 @@ impl Workload {
             | Trigger::ConsumeCode
             | Trigger::ReplyToPerson
             | Trigger::Claim
-            | Trigger::Outbox => Vec::new(),
+            | Trigger::Outbox
+            | Trigger::Erasure => Vec::new(),
             Trigger::Send => {
                 vec![mail(if n.is_multiple_of(2) { MailVariant::Plain } else { MailVariant::ThroughWorker })]
             }

@@ -816,7 +816,7 @@ async fn start_serve(cli: &CliFixture, database: &TempDatabase) -> SpawnedServer
     server
 }
 
-async fn wait_until_done(cli: &CliFixture, data: &[&str]) -> Value {
+pub(super) async fn wait_until_done(cli: &CliFixture, data: &[&str]) -> Value {
     for _ in 0..300 {
         let listed = cli.run(&[&["erasures", "list"], data].concat()).await.expect_exit(0).json();
         if listed["data"][0]["state"] == "done" {
@@ -827,7 +827,7 @@ async fn wait_until_done(cli: &CliFixture, data: &[&str]) -> Value {
     panic!("the erasure is not done");
 }
 
-fn assert_ledger_without_canary(folder: &Path) {
+pub(super) fn assert_ledger_without_canary(folder: &Path) {
     for (place, bytes) in dump_files(folder) {
         assert_no_canary(&bytes, &place);
     }

@@ -3,6 +3,8 @@
 mod audit;
 mod budgets;
 mod erasure_journal;
+#[cfg(feature = "failpoints")]
+mod erasure_kills;
 mod erasures;
 mod policy_trace;
 mod retries_after_policy_changes;
