@@ -69,14 +69,38 @@ async fn a_restored_ledger_rests_over_restarts_until_somebody_lets_it_go_on() {
     }
     let server = cli.start_dev(&env).await;
     cli.run_with_env(&["resume"], &env).await.expect_exit(0);
+    wait_until_sent(&cli, &id, &env).await;
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_restored_to_run_sends_its_waiting_mail() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[("MAILONCE_HANDOFF", "paused")]).await;
+    let sent = cli.run(&send_args("k", "x")).await.expect_exit(0).json();
+    assert_eq!(sent["state"], "queued");
+    cli.run(&["backup", "copy.db"]).await.expect_exit(0);
+    server.terminate().await;
+
+    let told = cli.run(&["restore", "copy.db", "--data", "back", "--run"]).await.expect_exit(0).json();
+
+    assert_eq!((&told["waiting"], &told["handoff"]), (&json!(1), &json!("running")));
+    let back = cli.path().join("back");
+    let env = [("MAILONCE_DATA", back.to_str().unwrap())];
+    let server = cli.start_dev(&env).await;
+    wait_until_sent(&cli, sent["id"].as_str().unwrap(), &env).await;
+    server.terminate().await;
+}
+
+async fn wait_until_sent(cli: &CliFixture, id: &str, env: &[(&str, &str)]) {
+    let state = async || cli.run_with_env(&["emails", "show", id], env).await.expect_exit(0).json()["state"].clone();
     for _ in 0..200 {
         if state().await == "sent" {
-            break;
+            return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(state().await, "sent");
-    server.terminate().await;
 }
 
 #[tokio::test]
