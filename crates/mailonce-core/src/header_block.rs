@@ -48,7 +48,7 @@ fn has_field_name(line: &[u8]) -> bool {
 
 /// The offset of the first header field: behind blank lines, and behind the `From ` line of a mailbox file.
 pub fn header_start(raw: &[u8]) -> usize {
-    let blank = blank_lines(raw);
+    let blank = leading_blank_octets(raw);
     let rest = &raw[blank..];
     // `From :` is a field with obsolete spacing (RFC 5322 §4.5), which readers show.
     let is_field =
@@ -58,11 +58,15 @@ pub fn header_start(raw: &[u8]) -> usize {
     }
     let start = rest.iter().position(|&b| b == b'\n').map_or(raw.len(), |end| blank + end + 1);
     // An empty line here ends a header without fields. A line of spaces is a continuation of no field.
-    if matches!(raw[start..], [b'\n', ..] | [b'\r', b'\n', ..]) { start } else { start + blank_lines(&raw[start..]) }
+    if matches!(raw[start..], [b'\n', ..] | [b'\r', b'\n', ..]) {
+        start
+    } else {
+        start + leading_blank_octets(&raw[start..])
+    }
 }
 
 /// Octets of the lines at the start that have nothing but whitespace.
-fn blank_lines(raw: &[u8]) -> usize {
+fn leading_blank_octets(raw: &[u8]) -> usize {
     let space = raw.iter().take_while(|b| b.is_ascii_whitespace()).count();
     raw[..space].iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1)
 }

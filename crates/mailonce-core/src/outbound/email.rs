@@ -122,7 +122,7 @@ string_enum! {
 }
 
 string_enum! {
-    /// The channel of a call.
+    /// How a call came in.
     Channel {
         /// The HTTP API.
         Http = "http",

@@ -206,7 +206,7 @@ impl FeatureScan<'_> {
             "table" if self.is_moved_table(id) => self.add(REORDERED),
             "caption" if self.attribute(id, "align").eq_ignore_ascii_case("bottom") => self.add(REORDERED),
             "font" if self.attribute(id, "face").split(',').any(scan::is_symbol_font) => self.add(SYMBOL_FONT),
-            "tfoot" | "thead" | "caption" | "legend" | "summary" if self.is_out_of_place(id, name) => {
+            "tfoot" | "thead" | "caption" | "legend" | "summary" if self.is_displayed_out_of_order(id, name) => {
                 self.add(REORDERED);
             }
             _ if name.starts_with("v:") && !self.attribute(id, "string").is_empty() => self.add(OUTLOOK_TEXT),
@@ -251,7 +251,7 @@ impl FeatureScan<'_> {
     }
 
     /// Whether a part of a table, a form or a `details` element is displayed before or after its place in the source.
-    fn is_out_of_place(&self, id: NodeId, name: &str) -> bool {
+    fn is_displayed_out_of_order(&self, id: NodeId, name: &str) -> bool {
         if name == "tfoot" { self.siblings[id].has_content_after } else { self.siblings[id].has_content_before }
     }
 

@@ -94,7 +94,7 @@ impl Workload {
     /// Waits for a mail as an agent does. The reply is not checked, since the ledger has the mail.
     fn wait_for_message(&self, at: SocketAddr, mail: &InjectedMail) -> Option<HttpReply> {
         let (inbox, sender, TeamCredential { credential, .. }) =
-            (&mail.inboxes[0], &mail.sender, self.owner(&mail.inboxes[0]));
+            (&mail.inboxes[0], &mail.sender, self.team_of_inbox(&mail.inboxes[0]));
         let has = if mail.code.is_empty() { "" } else { "&has=code" };
         let request = format!(
             "GET /v1/inboxes/{inbox}/wait?timeout={WAIT_SECONDS}{has}&from={sender} HTTP/1.1\r\nHost: {at}\r\n\
@@ -120,7 +120,7 @@ impl Workload {
 
     /// Consumes the code of a mail for a consumer.
     fn consume_code(&self, at: SocketAddr, mail: &InjectedMail, consumer: u64) {
-        let (inbox, team) = (&mail.inboxes[0], self.owner(&mail.inboxes[0]));
+        let (inbox, team) = (&mail.inboxes[0], self.team_of_inbox(&mail.inboxes[0]));
         let Ok(mut stream) = http::connect(at) else { return };
         self.client.track_connection(&stream);
         let purpose = format!("run-{consumer}");
@@ -162,7 +162,7 @@ impl Workload {
     }
 
     /// The team of an inbox.
-    fn owner(&self, inbox: &str) -> TeamCredential {
+    fn team_of_inbox(&self, inbox: &str) -> TeamCredential {
         self.team(self.team_index(inbox))
     }
 

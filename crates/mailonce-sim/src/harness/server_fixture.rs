@@ -81,7 +81,7 @@ pub fn recipient(n: usize) -> String {
     format!("m{n}@example.org")
 }
 
-/// The number of the mail with this recipient.
+/// The `n` of an address that [`recipient`] made.
 pub fn mail_number(recipient: &str) -> Option<usize> {
     recipient.strip_prefix('m')?.split('@').next()?.parse().ok()
 }

@@ -6,7 +6,7 @@
 //! | `fixtures` | values, steps and opened stores that the promises share |
 //! | `random` | random histories that are compared with the memory store |
 //! | `search_erasure` | that deleted text leaves the file of SQLite |
-//! | `search_figures` | how fast a search is |
+//! | `search_speed` | how fast a search is |
 //!
 //! `docs/promises.md` is generated from the lists ([`page`]). The compiler reports a promise that is missing from its
 //! list as dead code. A store that cannot be opened fails its tests; none is skipped.
@@ -16,7 +16,7 @@ mod page;
 mod promises;
 mod random;
 mod search_erasure;
-mod search_figures;
+mod search_speed;
 
 use fixtures::{
     emails::{

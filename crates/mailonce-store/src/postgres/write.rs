@@ -136,7 +136,7 @@ async fn write_keys(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()> {
             [&teams, &hashes, &bind, &email, &digest, &answer, &expires_at, &slot, &forgotten_at];
         execute(tx, UPDATE_KEYS, &params).await?;
     }
-    // Delete rows that were inserted only to be locked, and rows that no longer hold anything.
+    // Delete keys that bind nothing: rows that were inserted only to be locked, and rows whose binding is gone.
     let (teams, hashes) = scope_columns(work.keys.iter().filter(|(_, row)| row.is_empty()).map(|(scope, _)| scope));
     if !teams.is_empty() {
         execute(tx, DELETE_KEYS, &[&teams, &hashes]).await?;

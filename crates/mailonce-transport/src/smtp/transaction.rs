@@ -51,7 +51,7 @@ pub(super) struct FinalOutcome {
 }
 
 /// The meaning of an unsuccessful reply before the final dot.
-fn reply_meaning(reply: &RelayReply) -> ReplyMeaning {
+fn meaning_before_dot(reply: &RelayReply) -> ReplyMeaning {
     match reply.code {
         421 | 530 | 534 | 535 | 538 => ReplyMeaning::Fault,
         500.. => ReplyMeaning::Refused,
@@ -124,7 +124,7 @@ impl RelaySession {
             if !succeeded {
                 let unanswered = if pipelined { batch.len() - number - 1 } else { 0 };
                 let reply = TransportReply::new(
-                    reply_meaning(&server_reply),
+                    meaning_before_dot(&server_reply),
                     command.phase,
                     Some(server_reply.code),
                     &server_reply.text(),
@@ -179,7 +179,7 @@ impl RelaySession {
     async fn read_early_reply(&mut self, timeout: Duration) -> TransportReply {
         match self.connection.read_reply(Instant::now() + timeout).await {
             Ok(reply) if reply.class() >= 4 => {
-                TransportReply::new(reply_meaning(&reply), AttemptPhase::Data, Some(reply.code), &reply.text())
+                TransportReply::new(meaning_before_dot(&reply), AttemptPhase::Data, Some(reply.code), &reply.text())
             }
             Ok(reply) => {
                 let text = format!("the server replied before the final dot: {} {}", reply.code, reply.text());
@@ -223,6 +223,7 @@ impl RelaySession {
         }
     }
 
+    /// What the reply to the final dot says about the mail.
     fn interpret_final_reply(&mut self, answer: &RelayReply) -> FinalOutcome {
         let meaning = match answer.class() {
             2 => ReplyMeaning::Accepted,

@@ -33,7 +33,7 @@ pub struct NewAuditEntry {
     pub at: Time,
     /// Who did it.
     pub actor: Actor,
-    /// From where: a word such as `cli`, or the alias of an IP address.
+    /// From where: a word such as `cli`, or the id that stands for an IP address.
     pub from: String,
     /// What was done, such as `rule.changed`.
     pub action: String,

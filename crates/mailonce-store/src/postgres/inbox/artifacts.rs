@@ -129,7 +129,7 @@ pub(crate) async fn consume_artifact(
             write_events(&tx, &[(team, artifact.to_event(EventKind::ArtifactConsumed, now))]).await?;
             shared.commit(tx, 1).await?;
         }
-        // Only the key of the operation has to be written.
+        // A replay changes no artifact. Only the key of the operation has to be written.
         ConsumeResult::Replayed(_) if operation.is_some() => shared.commit(tx, 1).await?,
         ConsumeResult::Replayed(_)
         | ConsumeResult::ConsumedByOther(_)

@@ -49,7 +49,7 @@ const CONFLICTING_INBOX: &str = concat!(
       WHERE i.team = $1 AND (i.id = $2 OR (i.client_id = $3 AND i.removed_at IS NULL)) ORDER BY i.id <> $2 LIMIT 1"
 );
 const LIST: &str = inboxes!("i.team = $1 AND i.id < $2 ORDER BY i.id DESC LIMIT $3");
-/// The first of these addresses that was ever claimed decides, even if it is retired.
+/// The first of these addresses that was ever taken decides, even if it is retired.
 const BY_ADDRESS: &str = concat!(
     "SELECT ",
     inbox_columns!(),
@@ -60,7 +60,7 @@ const BY_ADDRESS: &str = concat!(
        JOIN inboxes i ON i.team = a.team AND i.id = a.inbox
       WHERE NOT a.retired AND i.removed_at IS NULL"
 );
-/// The team that owns or owned the first of these addresses that was ever claimed.
+/// The team that owns or owned the first of these addresses that was ever taken.
 const TEAM_BY_ADDRESS: &str = "SELECT a.team
        FROM unnest($1::text[]) WITH ORDINALITY AS w (name, place),
             LATERAL (SELECT a.team FROM addresses a WHERE a.name = w.name LIMIT 1) a
@@ -124,12 +124,12 @@ pub(crate) async fn inbox(shared: &SharedState, team: TeamId, id: InboxId) -> Tx
     read_first(&query_rows(&shared.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_inbox)
 }
 
-/// The inbox at the first of these addresses that was ever claimed.
+/// The inbox at the first of these addresses that was ever taken. `None` if that address is retired.
 pub(crate) async fn inbox_by_address(shared: &SharedState, places: &[String]) -> TxResult<Option<Inbox>> {
     read_first(&query_rows(&shared.connections.client().await?, BY_ADDRESS, &[&without_nul(places)]).await?, read_inbox)
 }
 
-/// The team that owns or owned the first of these addresses that was ever claimed.
+/// The team that owns or owned the first of these addresses that was ever taken.
 pub(crate) async fn team_by_address(shared: &SharedState, places: &[String]) -> TxResult<Option<TeamId>> {
     let rows = query_rows(&shared.connections.client().await?, TEAM_BY_ADDRESS, &[&without_nul(places)]).await?;
     read_first(&rows, |row| Ok(TeamId(row.try_get(0)?)))

@@ -21,7 +21,7 @@ use super::key_bindings::{self, KeyRow};
 use crate::sqlite::{fresh_keys::FreshKeys, handoff::handoffs, rows, schema::store_error};
 
 const BY_TEAM: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND email < ?2 ORDER BY email DESC LIMIT ?3";
-const COUNT: &str = "SELECT count(DISTINCT email) FROM handoffs WHERE team = ?1 AND email >= ?2 AND email < ?3";
+const COUNT_EMAILS: &str = "SELECT count(DISTINCT email) FROM handoffs WHERE team = ?1 AND email >= ?2 AND email < ?3";
 /// The rows of `handoffs` lead from a team to its emails, so duplicates are looked up by them.
 const COUNT_DUPLICATES: &str = "SELECT COALESCE(sum(s.count), 0) FROM suppressed s WHERE s.email >= ?2 AND s.email < ?3 \
      AND EXISTS (SELECT 1 FROM handoffs h WHERE h.team = ?1 AND h.email = s.email)";
@@ -81,7 +81,7 @@ pub(crate) fn list_emails(
 /// The number of a team's emails with ids in the range `from..to`.
 pub(crate) fn count_emails(conn: &Connection, number: i64, from: EmailId, to: EmailId) -> Result<u64> {
     let asked = params![number, ordered_bits(from.0), ordered_bits(to.0)];
-    let mut statement = conn.prepare_cached(COUNT).map_err(store_error)?;
+    let mut statement = conn.prepare_cached(COUNT_EMAILS).map_err(store_error)?;
     statement.query_row(asked, |row| row.get::<_, i64>(0)).map(|count| count as u64).map_err(store_error)
 }
 

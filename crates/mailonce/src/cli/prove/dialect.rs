@@ -75,7 +75,7 @@ impl TargetDialect {
     pub(super) fn parse_response(self, answer: &Answer) -> CallResult {
         let status = answer.status;
         if status == 429 {
-            // Proxies also answer 429, with another body.
+            // Whatever the body is: the 429 of a proxy has another one.
             return CallResult::RateLimited(retry_after(answer));
         }
         let Ok(body) = serde_json::from_slice::<Value>(&answer.body) else {
