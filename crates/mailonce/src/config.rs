@@ -205,6 +205,17 @@ pub enum StoreLocation {
     Postgres(String),
 }
 
+/// Whether hand-off runs when a server starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartHandoff {
+    /// It runs, unless somebody stopped it or a restore stops it.
+    Running,
+    /// It runs, also if the tables of PostgreSQL were restored since the last start.
+    RunningAfterRestore,
+    /// The installation is stopped: emails are accepted and stay queued.
+    Paused,
+}
+
 /// The merged configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -218,8 +229,8 @@ pub struct Config {
     pub public_url: Option<String>,
     /// Further settings of the HTTP listener.
     pub http_options: HttpOptions,
-    /// Whether hand-off is running. If false, emails are accepted and stay queued.
-    pub handoff: bool,
+    /// Whether hand-off runs when the server starts.
+    pub handoff: StartHandoff,
     /// Whether the clock is trusted at startup, however long the server was down. None: only `dev` trusts it.
     pub clock_trusted: Option<bool>,
     /// The domains of `dev`, which are local without being configured. Empty otherwise.
@@ -356,11 +367,12 @@ fn parse_clock_trusted(text: Option<String>) -> anyhow::Result<Option<bool>> {
     }
 }
 
-fn parse_handoff(text: Option<&str>) -> anyhow::Result<bool> {
+fn parse_handoff(text: Option<&str>) -> anyhow::Result<StartHandoff> {
     match text {
-        None | Some("running") => Ok(true),
-        Some("paused") => Ok(false),
-        Some(other) => bail!("handoff must be `running` or `paused`, not `{other}`"),
+        None | Some("running") => Ok(StartHandoff::Running),
+        Some("running_after_restore") => Ok(StartHandoff::RunningAfterRestore),
+        Some("paused") => Ok(StartHandoff::Paused),
+        Some(other) => bail!("handoff must be `running`, `running_after_restore` or `paused`, not `{other}`"),
     }
 }
 
@@ -437,6 +449,15 @@ mod tests {
         let config = load(file, &[]).unwrap();
         assert_eq!((config.http.port(), config.store), (7000, StoreLocation::Postgres("postgres://x/y".into())));
         assert_eq!(load(file, &[("MAILONCE_HTTP_LISTEN", "127.0.0.1:7001")]).unwrap().http.port(), 7001);
+    }
+
+    #[test]
+    fn handoff_says_what_a_start_does() {
+        assert_eq!(load("", &[]).unwrap().handoff, StartHandoff::Running);
+        assert_eq!(load("handoff = \"paused\"", &[]).unwrap().handoff, StartHandoff::Paused);
+        let once = load("", &[("MAILONCE_HANDOFF", "running_after_restore")]).unwrap();
+        assert_eq!(once.handoff, StartHandoff::RunningAfterRestore);
+        assert!(load("handoff = \"maybe\"", &[]).unwrap_err().to_string().contains("`running_after_restore`"));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use tokio::{
 
 use crate::{
     api,
-    config::{Config, StoreLocation},
+    config::{Config, StartHandoff, StoreLocation},
     connection_threads::ConnectionThreads,
     entropy::{OsEntropy, wall_time},
     erasure_journal,
@@ -227,28 +227,55 @@ fn spool_dir(data: &Path) -> anyhow::Result<smtp::SpoolDir> {
 async fn apply_start_marks(engine: &Engine, config: &Config) -> anyhow::Result<()> {
     let hold =
         (config.store == StoreLocation::Sqlite && has_hold_mark(&config.data)).then(|| config.data.join(HOLD_FILE));
-    if config.handoff {
-        engine.control.stops.end_installation_stop_of(CONFIGURATION_AUTHOR).await?;
-    } else {
+    if config.handoff == StartHandoff::Paused {
         engine
             .control
             .stops
             .stop_installation(CONFIGURATION_AUTHOR, "the configuration says handoff = \"paused\"")
             .await?;
+    } else {
+        engine.control.stops.end_installation_stop_of(CONFIGURATION_AUTHOR).await?;
     }
     let restored = config.data.join(RESTORED_FILE);
     if config.store == StoreLocation::Sqlite && restored.exists() {
-        engine.control.audit.record_restore().await?;
-        let failed = |problem: Problem| anyhow::anyhow!("signing everybody out: {}", problem.detail);
-        engine.people.sign_out_everybody().await.map_err(failed)?;
+        record_restore(engine).await?;
         std::fs::remove_file(&restored).with_context(|| format!("deleting {}", restored.display()))?;
     }
     // Last, because the backup may contain a stop of the configuration, which has just ended.
     if let Some(file) = hold {
-        tracing::warn!("this ledger was restored with --hold: no email leaves until `mailonce resume`");
-        engine.control.stops.stop_installation("restore", "the ledger was restored from a backup").await?;
+        stop_restored(engine).await?;
         std::fs::remove_file(&file).with_context(|| format!("deleting {}", file.display()))?;
     }
+    if engine.ctx.store().has_restore_mark().await? {
+        apply_restore_mark(engine, config.handoff).await?;
+    }
+    Ok(())
+}
+
+/// Does for PostgreSQL, which is restored by tools of its own, what the marks of `mailonce restore` ask for.
+async fn apply_restore_mark(engine: &Engine, handoff: StartHandoff) -> anyhow::Result<()> {
+    record_restore(engine).await?;
+    if handoff == StartHandoff::RunningAfterRestore {
+        tracing::warn!("this ledger was restored, and its email leaves: handoff is `running_after_restore`");
+    } else {
+        stop_restored(engine).await?;
+    }
+    // Last, so that a start that is killed before this is repeated by the next one.
+    engine.ctx.store().clear_restore_mark().await?;
+    Ok(())
+}
+
+/// Records a restore in the audit log and signs everybody out.
+async fn record_restore(engine: &Engine) -> anyhow::Result<()> {
+    engine.control.audit.record_restore().await?;
+    let failed = |problem: Problem| anyhow::anyhow!("signing everybody out: {}", problem.detail);
+    engine.people.sign_out_everybody().await.map_err(failed)
+}
+
+/// Stops the installation, because email that waits in the backup may have left since.
+async fn stop_restored(engine: &Engine) -> anyhow::Result<()> {
+    tracing::warn!("this ledger was restored: no email leaves until `mailonce resume`");
+    engine.control.stops.stop_installation("restore", "the ledger was restored from a backup").await?;
     Ok(())
 }
 

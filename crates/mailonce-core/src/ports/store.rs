@@ -308,6 +308,15 @@ pub trait Store:
 
     /// The identity of this installation. Created once, and constant afterwards.
     async fn installation(&self) -> Result<InstallationInfo>;
+    /// Whether the ledger was restored by means of the database, and no start has dealt with it yet. Stores that only
+    /// we restore do not know.
+    async fn has_restore_mark(&self) -> Result<bool> {
+        Ok(false)
+    }
+    /// Records that a start has dealt with the restore.
+    async fn clear_restore_mark(&self) -> Result<()> {
+        Ok(())
+    }
     /// Deletes what has expired: at most `max` emails, `max` deliveries and `max` notices.
     async fn sweep(&self, max: usize, now: Time) -> Result<SweepCounts>;
     /// The health of the store. Fails when the store cannot commit.

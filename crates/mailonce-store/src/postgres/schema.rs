@@ -33,6 +33,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0022_due_bodies.sql"),
     include_str!("../../migrations/postgres/0023_dead_mail.sql"),
     include_str!("../../migrations/postgres/0024_rare_states.sql"),
+    include_str!("../../migrations/postgres/0025_restored.sql"),
 ];
 
 /// Serializes the migrations of nodes that start together.

@@ -5,6 +5,9 @@
 //! timeline or the identity of the table differs from the recorded one. All nodes agree, because they share the row
 //! and renew it with compare-and-set.
 //!
+//! Tables of another identity, or a database of another system, were restored from a dump or moved. The renewal marks
+//! that, and the next start of a server stops the installation. A new timeline alone is a failover and stops nothing.
+//!
 //! Invariant: a session is used only while the node knows no newer server. The pool refuses sessions from before a
 //! change, and [`ServerState::change_count`] shows whether a change happened during a call.
 
@@ -51,11 +54,12 @@ const PROGRESS: &str = "
     SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
            current_setting('synchronous_standby_names') <> '', pg_current_wal_flush_lsn()";
 
-/// Records a new history. The epoch is renewed too, unless no history was recorded before. It includes the time in
-/// seconds, so that two restores of one backup get different epochs.
+/// Records a new history, and whether it began with a restore. The epoch is renewed too, unless no history was recorded
+/// before. It includes the time in seconds, so that two restores of one backup get different epochs.
 const RENEW_EPOCH: &str = "
     UPDATE install
        SET history = $1,
+           restored = restored OR $4,
            epoch = CASE WHEN history IS NULL THEN epoch
                         ELSE greatest(epoch + 1, (extract(epoch FROM clock_timestamp())::bigint % 2147483647)::int) END
      WHERE history IS NOT DISTINCT FROM $2 AND epoch = $3";
@@ -96,6 +100,18 @@ impl ServerFacts {
         format!("{}/{}/{}", self.system, self.timeline, self.table)
     }
 
+    /// The ledger behind this session.
+    fn ledger(&self) -> LedgerIdentity {
+        LedgerIdentity { system: self.system, table: self.table }
+    }
+
+    /// Whether the tables were restored from a dump or moved since their history was recorded. A history that an
+    /// operator cleared counts as restored, too.
+    fn is_restored(&self) -> bool {
+        let recorded = self.recorded_history.as_deref().map(LedgerIdentity::parse);
+        recorded.is_some_and(|recorded| recorded.is_none_or(|recorded| recorded.differs_from(self.ledger())))
+    }
+
     /// Whether the recorded epoch does not belong to this server's history.
     fn is_another_history(&self, known: Option<&Self>) -> bool {
         let history = self.history();
@@ -103,6 +119,29 @@ impl ServerFacts {
         let went_back =
             |known: &Self| known.history() == history && known.epoch == self.epoch && self.flushed < known.flushed;
         self.recorded_history.as_ref() != Some(&history) || known.is_some_and(went_back)
+    }
+}
+
+/// Which ledger it is. A failover keeps both fields; a restore from a dump changes at least one.
+#[derive(Clone, Copy, Debug)]
+struct LedgerIdentity {
+    /// The system identifier. 0 when the role may not read it.
+    system: i64,
+    table: Oid,
+}
+
+impl LedgerIdentity {
+    /// Reads a recorded history, as [`ServerFacts::history`] writes it.
+    fn parse(history: &str) -> Option<Self> {
+        let mut parts = history.split('/');
+        let (system, table) = (parts.next()?, parts.nth(1)?);
+        Some(Self { system: system.parse().ok()?, table: table.parse().ok()? })
+    }
+
+    /// An unknown system identifier differs from none.
+    fn differs_from(self, other: Self) -> bool {
+        let is_known = self.system != 0 && other.system != 0;
+        self.table != other.table || (is_known && self.system != other.system)
     }
 }
 
@@ -183,6 +222,9 @@ impl ServerState {
         let opened = Instant::now();
         let mut known = self.latest_facts.lock().await;
         let mut facts = read_facts(client).await?;
+        if let Some(known) = known.as_ref() {
+            refuse_restored(known.ledger(), facts.ledger())?;
+        }
         if let Some(known) = known.as_ref().filter(|known| known.system == facts.system) {
             refuse_older_timeline(known.timeline, facts.timeline)?;
         }
@@ -191,13 +233,15 @@ impl ServerState {
                 break;
             }
             let (history, remembered, epoch) = (facts.history(), facts.recorded_history.clone(), facts.epoch);
-            let renewed = client.execute(RENEW_EPOCH, &[&history, &remembered, &epoch]).await;
+            let restored = facts.is_restored();
+            let renewed = client.execute(RENEW_EPOCH, &[&history, &remembered, &epoch, &restored]).await;
             let renewed = renewed.map_err(|error| TxError::at_commit(&error).into_not_committed())?;
             facts = read_facts(client).await?;
             if renewed > 0 && remembered.is_some() {
                 tracing::warn!(
                     history,
                     epoch = facts.epoch,
+                    restored,
                     "the database was restored or failed over: readers of events get 410 cursor_reset"
                 );
                 // The known WAL position belongs to the previous history.
@@ -231,6 +275,17 @@ fn refuse_older_timeline(known: u32, found: u32) -> TxResult<()> {
          failover. Restart this node if it was restored on purpose"
     );
     Err(TxError::Store(StoreError::Unreachable(why)))
+}
+
+/// A database that was restored under a running node may hold email that this node has handed on since. Only a start
+/// stops the installation before anything leaves.
+fn refuse_restored(known: LedgerIdentity, found: LedgerIdentity) -> TxResult<()> {
+    if !found.differs_from(known) {
+        return Ok(());
+    }
+    let why = "the tables were restored or moved while this node ran: restart this node, which stops the installation \
+               until `mailonce resume`";
+    Err(TxError::Store(StoreError::Unreachable(why.into())))
 }
 
 async fn read_facts(client: &Client) -> TxResult<ServerFacts> {
@@ -281,6 +336,27 @@ mod tests {
         let known = facts();
         assert!(ServerFacts { flushed: 99, ..facts() }.is_another_history(Some(&known)));
         assert!(!ServerFacts { flushed: 99, epoch: 6, ..facts() }.is_another_history(Some(&known)));
+    }
+
+    #[test]
+    fn other_tables_or_another_system_are_a_restore_and_a_failover_is_none() {
+        let is_restored =
+            |found: ServerFacts| ServerFacts { recorded_history: facts().recorded_history, ..found }.is_restored();
+        assert!(is_restored(ServerFacts { table: 9, ..facts() }));
+        assert!(is_restored(ServerFacts { system: 5, ..facts() }));
+        assert!(!is_restored(facts()));
+        assert!(!is_restored(ServerFacts { timeline: 3, ..facts() }), "a failover");
+        assert!(!is_restored(ServerFacts { system: 0, ..facts() }), "the role may not read the control file");
+        assert!(!ServerFacts { recorded_history: None, ..facts() }.is_restored(), "the first start");
+        assert!(ServerFacts { recorded_history: Some(String::new()), ..facts() }.is_restored(), "cleared by hand");
+    }
+
+    #[test]
+    fn a_running_node_refuses_a_restored_database() {
+        let other = ServerFacts { table: 9, ..facts() };
+        assert!(refuse_restored(facts().ledger(), other.ledger()).is_err());
+        let promoted = ServerFacts { timeline: 3, ..facts() };
+        assert!(refuse_restored(facts().ledger(), promoted.ledger()).is_ok());
     }
 
     #[test]

@@ -294,6 +294,14 @@ impl Store for Postgres {
         into_store_result(call_until_final!(self.shared.installation()))
     }
 
+    async fn has_restore_mark(&self) -> Result<bool> {
+        into_store_result(call_until_final!(self.shared.has_restore_mark()))
+    }
+
+    async fn clear_restore_mark(&self) -> Result<()> {
+        into_store_result(call_until_final!(self.shared.clear_restore_mark()))
+    }
+
     async fn sweep(&self, max: usize, now: Time) -> Result<SweepCounts> {
         into_store_result(call_until_final!(self.shared.sweep(max, now)))
     }

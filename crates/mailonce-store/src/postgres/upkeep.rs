@@ -45,6 +45,8 @@ macro_rules! database_clock {
 pub(crate) use database_clock;
 
 const SELECT_INSTALL: &str = "SELECT epoch, last_id, seen_at FROM install";
+const HAS_RESTORE_MARK: &str = "SELECT restored FROM install";
+const CLEAR_RESTORE_MARK: &str = "UPDATE install SET restored = false WHERE restored";
 const CLOCK: &str = concat!("SELECT ", database_clock!());
 /// The highest id of each team in a table, by skipping from team to team in the index.
 macro_rules! highest {
@@ -174,6 +176,19 @@ impl SharedState {
                 .map(|row| self.read_clock(row, 0))
                 .transpose()?,
         })
+    }
+
+    /// Whether the tables were restored, and no start has dealt with it yet.
+    pub(crate) async fn has_restore_mark(&self) -> TxResult<bool> {
+        let client = self.connections.client().await?;
+        let rows = query_rows(&client, HAS_RESTORE_MARK, &[]).await?;
+        Ok(rows.first().ok_or_else(|| TxError::corrupt("the installation"))?.try_get(0)?)
+    }
+
+    /// Records that a start has dealt with the restore.
+    pub(crate) async fn clear_restore_mark(&self) -> TxResult<()> {
+        let client = self.connections.client().await?;
+        execute(&client, CLEAR_RESTORE_MARK, &[]).await.map(drop)
     }
 
     /// Reads the columns of [`database_clock`], which begin at column `at`.

@@ -85,7 +85,7 @@ pub(super) async fn backup(out: &Printer, args: BackupArgs) -> anyhow::Result<Ex
 pub(super) async fn restore(out: &Printer, args: RestoreArgs) -> anyhow::Result<ExitCode> {
     let config = embedded_config(
         &args.flags,
-        "restore with `pg_restore` into an empty database, then start with MAILONCE_HANDOFF=paused",
+        "restore with `pg_restore` into an empty database; the next start is stopped until `mailonce resume`",
     )?;
     let file = args.file.clone();
     run_with_spinner("reading the backup", move || Sqlite::read_backup(&file)).await?;

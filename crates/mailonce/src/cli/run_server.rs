@@ -22,7 +22,7 @@ use crate::cli::{
 };
 use crate::{
     api::access::people::sign_in_url,
-    config::{Config, Flags, StoreLocation},
+    config::{Config, Flags, StartHandoff, StoreLocation},
     private_file, wiring,
 };
 
@@ -91,7 +91,7 @@ pub(super) async fn serve(flags: &Flags) -> anyhow::Result<ExitCode> {
     wiring::require_api_key(&engine).await.map_err(keyless)?;
     let listeners = bind_listeners(&config).await?;
     let smtp = listeners.smtp_address()?.map_or_else(|| "off".to_owned(), |at| at.to_string());
-    tracing::info!(http = %listeners.http_address()?, smtp, store = store_kind(&config), handoff = config.handoff, "serving");
+    tracing::info!(http = %listeners.http_address()?, smtp, store = store_kind(&config), handoff = ?config.handoff, "serving");
     let echo = env("MAILONCE_BENCH_ECHO").is_some();
     wiring::serve(engine, listeners, &config, echo, stop).await?;
     tracing::info!("stopped");
@@ -231,7 +231,9 @@ Try in another terminal in this folder: mailonce demo storm, mailonce mcp instal
 mailonce simulate inbound --code, mailonce doctor. Ctrl-C stops it."#,
         version = env!("CARGO_PKG_VERSION"),
     ));
-    if !config.handoff || (config.store == StoreLocation::Sqlite && wiring::has_hold_mark(&config.data)) {
+    if config.handoff == StartHandoff::Paused
+        || (config.store == StoreLocation::Sqlite && wiring::has_hold_mark(&config.data))
+    {
         print_stderr("The installation is stopped: mail is accepted and queued until `mailonce resume`.");
     }
 }

@@ -1,4 +1,5 @@
-//! The epoch follows the history of the database: a restore or failover renews it, once for all nodes.
+//! The epoch follows the history of the database: a restore or failover renews it, once for all nodes. A restore, and no
+//! failover, is marked until a start has dealt with it.
 
 use mailonce_core::ports::store::Store;
 
@@ -35,6 +36,57 @@ async fn of_many_nodes_that_find_another_history_one_renews() {
     fresh.session().await.batch_execute("UPDATE install SET history = '7/1/1', epoch = 2000000000").await.unwrap();
     let (one, two, three) = tokio::join!(fresh.node(), fresh.node(), fresh.node());
     assert_eq!([one.epoch(), two.epoch(), three.epoch()], [Some(2_000_000_001); 3]);
+}
+
+/// Creates the table anew with the same row, as `pg_restore` does.
+const RESTORE: &str = "
+    ALTER TABLE install RENAME TO dumped;
+    CREATE TABLE install (LIKE dumped INCLUDING ALL);
+    INSERT INTO install SELECT * FROM dumped;
+    DROP TABLE dumped";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restored_tables_are_marked_until_a_start_has_dealt_with_them() {
+    let fresh = TestDatabase::create().await;
+    let session = fresh.session().await;
+    assert!(!fresh.node().await.has_restore_mark().await.unwrap(), "the first start");
+
+    session.batch_execute(RESTORE).await.unwrap();
+    let opened = fresh.node().await;
+    assert!(opened.has_restore_mark().await.unwrap());
+    drop(opened);
+    // A start that was killed before it dealt with the restore leaves the mark to the next one.
+    let next = fresh.node().await;
+    assert!(next.has_restore_mark().await.unwrap());
+    next.clear_restore_mark().await.unwrap();
+    assert!(!next.has_restore_mark().await.unwrap());
+    assert!(!fresh.node().await.has_restore_mark().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_is_no_restore() {
+    let fresh = TestDatabase::create().await;
+    drop(fresh.node().await);
+    let promoted = "UPDATE install SET history = regexp_replace(history, '/[0-9]+/', '/0/')";
+    fresh.session().await.batch_execute(promoted).await.unwrap();
+    let opened = fresh.node().await;
+    assert!(opened.epoch().unwrap() > 1, "another timeline renews the epoch");
+    assert!(!opened.has_restore_mark().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_runs_during_a_restore_has_to_be_restarted() {
+    let fresh = TestDatabase::create().await;
+    let (running, session) = (fresh.node().await, fresh.session().await);
+    session.batch_execute(RESTORE).await.unwrap();
+    session.query(KILL, &[]).await.unwrap();
+    // Calls on a session that was just killed fail for that reason first.
+    let refusal = async || running.installation().await.err().map(|why| why.to_string()).unwrap_or_default();
+    while !refusal().await.contains("restart this node") {}
+    let started = fresh.node().await;
+    assert!(started.has_restore_mark().await.unwrap());
+    started.clear_restore_mark().await.unwrap();
+    assert!(refusal().await.contains("restart this node"), "somebody else's start is not its own");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

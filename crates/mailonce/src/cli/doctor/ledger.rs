@@ -16,7 +16,7 @@ use std::path::Path;
 use super::DoctorCheck;
 use crate::{
     cli::{ServerArgs, client::CliClient, doctor::dns::ExpectedRecord, env, http_client::Call},
-    config::{Config, StoreLocation},
+    config::{Config, StartHandoff, StoreLocation},
     engine_deps, wiring,
 };
 
@@ -107,7 +107,7 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
     } else if engine.control.stops.is_installation_stopped().await.unwrap_or_default() {
         Some("stopped")
     } else {
-        (!config.handoff).then_some("stopped by the configuration")
+        (config.handoff == StartHandoff::Paused).then_some("stopped by the configuration")
     };
     match engine.ctx.store().backlog().await {
         Ok(backlog) => ledger.checks.push(QueueBacklog::from_backlog(&backlog, engine.ctx.now()).check(stopped)),
