@@ -76,6 +76,12 @@ pub fn get(at: SocketAddr, path: &str) -> Result<HttpReply> {
     exchange(at, request.as_bytes()).with_context(|| format!("GET {path}"))
 }
 
+/// A `DELETE` with the test API key.
+pub fn delete(at: SocketAddr, path: &str) -> Result<HttpReply> {
+    let request = format!("DELETE {path} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {API_KEY}\r\n\r\n");
+    exchange(at, request.as_bytes()).with_context(|| format!("DELETE {path}"))
+}
+
 /// A `POST` of JSON with the test API key and an optional idempotency key.
 pub fn post(at: SocketAddr, path: &str, key: Option<&str>, body: &Value) -> Result<HttpReply> {
     post_within(REPLY_TIMEOUT, at, path, key, body)

@@ -1,14 +1,16 @@
 //! Stops in a storm of sends, with kills. The ledger is judge: triggers record in which order markers and the stop were
 //! written, and after the stop there is no further marker, of any node. After the stop has ended, each mail arrives once.
+//! In one of the two scenarios the node that is asked for the stop is killed before it may have answered; the call is
+//! repeated under its idempotency key.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use mailonce_sim::{
     harness::{
         child_processes::sleep,
         http,
         postgres_cluster::PostgresCluster,
-        rng::{env_number_or, seed_from_env},
-        server::{API_KEY, ServerProcess},
+        rng::{SeededRng, env_number_or, seed_from_env},
+        server::ServerProcess,
         server_fixture::{self, OutboundTarget, ServerFixture, sample_mail},
         summary_writer::print_line,
     },
@@ -53,6 +55,8 @@ const RECORD_ORDER_POSTGRES: &str = "
         FOR EACH ROW EXECUTE FUNCTION record_order('marker');
     CREATE CONSTRAINT TRIGGER written_stop AFTER INSERT ON stops DEFERRABLE INITIALLY DEFERRED
         FOR EACH ROW EXECUTE FUNCTION record_order('stop');";
+/// The latest moment after the call for a stop began at which its node is killed, in milliseconds.
+const LATEST_KILL_MS: u64 = 20;
 /// How long anything may take on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_mins(3);
 
@@ -76,7 +80,9 @@ pub(crate) fn run_on_two_nodes() {
 
 fn run_storm(name: &str, cluster: Option<PostgresCluster>) {
     let seed = seed_from_env();
-    let storm = StopStorm::new(cluster);
+    let plan = StopPlan::new(seed, if cluster.is_some() { 2 } else { 1 });
+    print_line(&format!("{name}: {plan:?}"));
+    let storm = StopStorm::new(cluster, plan);
     let found = storm.run().unwrap_or_else(|why| vec![format!("{why:#}")]);
     let mails = storm.sink.mail_count();
     print_line(&format!("{name}: {mails} mails at the sink; {} violations (seed {seed})", found.len()));
@@ -84,9 +90,31 @@ fn run_storm(name: &str, cluster: Option<PostgresCluster>) {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// How a storm is stopped. With any seed the two scenarios have different scopes, and one of them kills during the call.
+#[derive(Debug)]
+struct StopPlan {
+    /// The scope, as the API calls it.
+    scope: &'static str,
+    /// When the asked node is killed, in milliseconds after the call began. `None`: nodes are killed after the answer.
+    kill_after_ms: Option<u64>,
+}
+
+impl StopPlan {
+    fn new(seed: u64, nodes: u64) -> Self {
+        let turn = seed % 4;
+        let kills_during_call = !(turn + nodes).is_multiple_of(2);
+        let delay = || SeededRng::derive(seed, &[nodes]).below(LATEST_KILL_MS + 1);
+        Self {
+            scope: if (turn / 2 + nodes).is_multiple_of(2) { "team" } else { "installation" },
+            kill_after_ms: kills_during_call.then(delay),
+        }
+    }
+}
+
 struct StopStorm {
     /// `None` for SQLite.
     cluster: Option<PostgresCluster>,
+    plan: StopPlan,
     sink: SmtpSink,
     _runtime: Runtime,
     root: TempDir,
@@ -98,11 +126,12 @@ struct StopStorm {
 }
 
 impl StopStorm {
-    fn new(cluster: Option<PostgresCluster>) -> Self {
+    fn new(cluster: Option<PostgresCluster>, plan: StopPlan) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let sink = runtime.block_on(SmtpSink::start(smtp::SmtpSinkConfig::default())).unwrap();
         let storm = Self {
             cluster,
+            plan,
             sink,
             _runtime: runtime,
             root: temp_dir(),
@@ -139,8 +168,16 @@ impl StopStorm {
 
     /// Kills a node and starts it again.
     fn kill_and_restart(&self, n: usize) -> Result<()> {
+        self.kill(n)?;
+        self.restart(n)
+    }
+
+    fn kill(&self, n: usize) -> Result<()> {
         let node = self.nodes.lock().unwrap_or_else(PoisonError::into_inner)[n].take();
-        node.context("the node does not run")?.kill()?;
+        node.context("the node does not run")?.kill()
+    }
+
+    fn restart(&self, n: usize) -> Result<()> {
         let node = self.start_node(n);
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)[n] = Some(node);
         Ok(())
@@ -181,12 +218,11 @@ impl StopStorm {
         server_fixture::wait_until("a third of the mails", STEP_TIMEOUT, || {
             self.accepted.load(Ordering::Relaxed) >= total / 3 && self.sink.mail_count() > 0
         })?;
-        let at = self.address(0).context("the first node does not run")?;
-        let stop = http::post(at, "/v1/stops", None, &json!({ "scope": { "team": true }, "reason": "a storm" }))?;
-        ensure!(stop.status == 201, "the stop was answered {}: {}", stop.status, stop.body);
-        let id = stop.body["id"].as_str().context("a stop without an id")?.to_owned();
+        let id = self.stop()?;
         let last = usize::from(self.cluster.is_some());
-        self.kill_and_restart(last)?;
+        if self.plan.kill_after_ms.is_none() {
+            self.kill_and_restart(last)?;
+        }
         server_fixture::wait_until("all sends", STEP_TIMEOUT, || self.accepted.load(Ordering::Relaxed) == total)?;
         sleep(Duration::from_secs(2));
         self.kill_and_restart(last)?;
@@ -209,6 +245,49 @@ impl StopStorm {
         Ok(found)
     }
 
+    /// Stops the storm, with a kill of the asked node if the plan says so. Returns the id of the stop once it is answered.
+    fn stop(&self) -> Result<String> {
+        let at = self.address(0).context("the first node does not run")?;
+        let Some(delay) = self.plan.kill_after_ms else { return self.post_stop(at) };
+        let first = std::thread::scope(|scope| {
+            let call = scope.spawn(|| self.post_stop(at));
+            sleep(Duration::from_millis(delay));
+            self.kill(0)?;
+            call.join().map_err(|_panic| anyhow!("the call for the stop panicked"))
+        })?;
+        // The other node answers the repeat while the first one is down. With SQLite there is no other.
+        let id = if self.cluster.is_some() {
+            let id = self.repeat_stop(1)?;
+            self.restart(0)?;
+            id
+        } else {
+            self.restart(0)?;
+            self.repeat_stop(0)?
+        };
+        if let Ok(first) = first {
+            ensure!(first == id, "the stop {first} was answered, and its repeat with {id}");
+        }
+        Ok(id)
+    }
+
+    /// Asks for the stop. A repeat gets the same stop.
+    fn post_stop(&self, at: SocketAddr) -> Result<String> {
+        let new = json!({ "scope": { (self.plan.scope): true }, "reason": "a storm" });
+        let stop = http::post(at, "/v1/stops", Some("the-stop"), &new)?;
+        ensure!(matches!(stop.status, 200 | 201), "the stop was answered {}: {}", stop.status, stop.body);
+        Ok(stop.body["id"].as_str().context("a stop without an id")?.to_owned())
+    }
+
+    /// Asks a node for the stop until it answers.
+    fn repeat_stop(&self, n: usize) -> Result<String> {
+        let mut last = Err(anyhow!("the stop was not repeated"));
+        let answered = server_fixture::wait_until("the answer to the stop", STEP_TIMEOUT, || {
+            last = self.address(n).context("the node does not run").and_then(|at| self.post_stop(at));
+            last.is_ok()
+        });
+        answered.and(last)
+    }
+
     /// An email that waits for the approval of a person, because a rule asks for it.
     fn send_held_email(&self) -> Result<String> {
         let at = self.address(0).context("the first node does not run")?;
@@ -226,9 +305,7 @@ impl StopStorm {
 
     fn resume(&self, id: &str) -> Result<()> {
         let at = self.address(0).context("the first node does not run")?;
-        let request =
-            format!("DELETE /v1/stops/{id} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {API_KEY}\r\n\r\n");
-        let ended = http::exchange(at, request.as_bytes())?;
+        let ended = http::delete(at, &format!("/v1/stops/{id}"))?;
         ensure!(ended.status == 200, "ending the stop was answered {}: {}", ended.status, ended.body);
         Ok(())
     }
@@ -241,6 +318,7 @@ impl StopStorm {
         }
     }
 
+    /// Counts from the commit of the stop, which is not later than its answer.
     fn markers_after_the_stop(&self) -> Result<u64> {
         let stops = self.query("SELECT count(*) FROM written WHERE what = 'stop'")?;
         ensure!(stops == 1, "{stops} stops were recorded");
