@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `power` | SQLite after power cuts that drop and tear unsynced writes |
 //! | `database` | PostgreSQL crashes, is unreachable, and loses commit replies, under load |
-//! | `standby` | a synchronous standby that stops, is promoted or returns; a database restored from a dump |
+//! | `standby` | a synchronous standby that stops, is promoted or returns; a database restored from a dump; stops across both |
 //! | `failover` | failovers to a synchronous standby under load |
 //! | `stop` | stops in a storm of sends, with kills: no marker follows the answer |
 //! | `partition` | a worker that cannot reach the database while its mail is being sent |

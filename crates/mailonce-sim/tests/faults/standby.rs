@@ -1,17 +1,23 @@
 //! A synchronous standby that stops, is promoted or returns; a database that was restored from a dump. No node answers
-//! with commits that a failover could lose, and an event reader gets everything or `410 cursor_reset`.
+//! with commits that a failover could lose, and an event reader gets everything or `410 cursor_reset`. A stop outlasts a
+//! failover, which is no restore; a restored ledger begins stopped.
 
 use anyhow::Result;
-use mailonce_sim::harness::{
-    http::{self, HttpReply},
-    postgres_cluster::PostgresCluster,
-    replicated_postgres::ReplicatedPostgres,
-    rng::seed_from_env,
-    server::ServerProcess,
-    server_fixture::{self, ServerFixture, sample_mail},
+use mailonce_sim::{
+    harness::{
+        child_processes::sleep,
+        http::{self, HttpReply},
+        postgres_cluster::PostgresCluster,
+        replicated_postgres::ReplicatedPostgres,
+        rng::seed_from_env,
+        server::ServerProcess,
+        server_fixture::{self, OutboundTarget, ServerFixture, sample_mail},
+    },
+    sink::smtp::{SmtpSink, SmtpSinkConfig},
 };
 use serde_json::{Value, json};
-use std::{net::SocketAddr, path::Path, sync::Mutex, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, ops::Range, path::Path, sync::Mutex, time::Duration};
+use tokio::runtime::Runtime;
 
 use crate::fixtures::{binary, child_processes, summary_writer, temp_dir};
 use crate::parallel_scenarios::run_scenario;
@@ -28,10 +34,22 @@ const PLAIN_ROLE: &str = "
     GRANT ALL ON ALL TABLES IN SCHEMA mailonce TO plain";
 
 fn start_node(root: &Path, name: &str, store: &str) -> ServerProcess {
+    start_node_with(root, name, store, "running", String::new())
+}
+
+/// Starts a node with a value of `MAILONCE_HANDOFF` and a configuration.
+fn start_node_with(root: &Path, name: &str, store: &str, handoff: &str, config: String) -> ServerProcess {
     let binary = binary();
-    let servers =
-        ServerFixture { children: child_processes(), binary: &binary, root, store: Some(store), config: String::new() };
-    servers.start(name, None, false).unwrap()
+    let servers = ServerFixture { children: child_processes(), binary: &binary, root, store: Some(store), config };
+    servers.start_with(name, false, &[("MAILONCE_HANDOFF", handoff.into())]).unwrap()
+}
+
+/// Who stopped the installation, without stops that have ended and still release their email.
+fn installation_stops(at: SocketAddr) -> Vec<Value> {
+    let stops = http::get(at, "/v1/stops").unwrap();
+    let rows = stops.body["data"].as_array().unwrap_or_else(|| panic!("{}: {}", stops.status, stops.body));
+    let is_in_force = |stop: &&Value| stop["scope"] == json!({ "installation": true }) && stop["state"] == "in_force";
+    rows.iter().filter(is_in_force).map(|stop| stop["by"].clone()).collect()
 }
 
 /// A call that can be repeated on every node.
@@ -232,15 +250,94 @@ fn a_cursor_from_before_a_failover_is_reset() {
     run_scenario("standby::a_cursor_from_before_a_failover_is_reset");
 }
 
+/// A relay that counts its mails.
+struct Relay {
+    sink: SmtpSink,
+    _runtime: Runtime,
+}
+
+impl Relay {
+    fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let sink = runtime.block_on(SmtpSink::start(SmtpSinkConfig::default())).unwrap();
+        Self { sink, _runtime: runtime }
+    }
+
+    /// Starts a node that sends its mail here.
+    fn start_node(&self, root: &Path, name: &str, store: &str) -> ServerProcess {
+        start_node_with(root, name, store, "running", OutboundTarget::Relay(self.sink.at.port()).toml())
+    }
+
+    /// How often each mail arrived.
+    fn arrivals(&self) -> BTreeMap<usize, usize> {
+        let mut arrivals = BTreeMap::new();
+        for mail in self.sink.mails() {
+            *arrivals.entry(server_fixture::mail_number(&mail.recipients[0].0).unwrap()).or_default() += 1;
+        }
+        arrivals
+    }
+}
+
+/// Mails that are on their way when the stop is called for.
+const MAILS_BEFORE_STOP: Range<usize> = 100..200;
+/// Mails that are accepted after the stop was answered.
+const MAILS_AFTER_STOP: Range<usize> = 200..210;
+
+fn count_rows(replicas: &mut ReplicatedPostgres, from: &str) -> usize {
+    replicas.primary().psql(&format!("SELECT count(*) FROM mailonce.{from}")).unwrap().parse().unwrap()
+}
+
+/// A stop that was answered.
+struct AnsweredStop {
+    id: String,
+    /// The number of markers when it was answered.
+    markers: usize,
+}
+
+/// Stops the team while its mail leaves.
+fn stop_amid_mails(at: SocketAddr, replicas: &mut ReplicatedPostgres) -> AnsweredStop {
+    let send = |key: &str, numbers: Range<usize>| {
+        server_fixture::send_batch(at, key, &numbers.map(sample_mail).collect::<Vec<_>>()).unwrap();
+    };
+    send("before-the-stop", MAILS_BEFORE_STOP);
+    let stop = json!({ "scope": { "team": true }, "reason": "before a failover" });
+    let stopped = http::post(at, "/v1/stops", Some("the-stop"), &stop).unwrap();
+    assert_eq!(stopped.status, 201, "{}", stopped.body);
+    let markers = count_rows(replicas, "attempts");
+    send("after-the-stop", MAILS_AFTER_STOP);
+    AnsweredStop { id: stopped.body["id"].as_str().unwrap().to_owned(), markers }
+}
+
+/// After a failover the stop still holds, also for a node that starts then. Resumed, each mail arrives once, or not at all
+/// if the failover left its outcome unknown.
+fn check_stop_after_failover(replicas: &mut ReplicatedPostgres, relay: &Relay, root: &Path, stop: &AnsweredStop) {
+    let late = relay.start_node(root, "late", &replicas.url());
+    assert!(installation_stops(late.at).is_empty(), "a failover is no restore");
+    sleep(Duration::from_secs(2));
+    assert_eq!(count_rows(replicas, "attempts"), stop.markers, "markers were written after the stop");
+
+    let resumed = http::delete(late.at, &format!("/v1/stops/{}", stop.id)).unwrap();
+    assert_eq!(resumed.status, 200, "{}", resumed.body);
+    let is_settled =
+        || count_rows(replicas, "handoffs WHERE state IN ('queued', 'scheduled', 'leased', 'sending')") == 0;
+    server_fixture::wait_until("the release", STEP_TIMEOUT, is_settled).unwrap();
+    let unknown = count_rows(replicas, "handoffs WHERE state = 'unknown'");
+    let arrivals = relay.arrivals();
+    assert!(arrivals.values().all(|count| *count == 1), "{arrivals:?}");
+    let missing: Vec<usize> = MAILS_BEFORE_STOP.chain(MAILS_AFTER_STOP).filter(|n| !arrivals.contains_key(n)).collect();
+    assert!(missing.len() <= unknown, "{unknown} mails are unknown, and these did not arrive: {missing:?}");
+}
+
 pub(crate) fn run_failed_over() {
-    let (mut replicas, root) = (ReplicatedPostgres::start().unwrap(), temp_dir());
-    let nodes = [start_node(root.path(), "one", &replicas.url()), start_node(root.path(), "two", &replicas.url())];
+    let (mut replicas, root, relay) = (ReplicatedPostgres::start().unwrap(), temp_dir(), Relay::start());
+    let nodes = ["one", "two"].map(|name| relay.start_node(root.path(), name, &replicas.url()));
     let sent = RepeatableRequest::post("/v1/emails", "before", sample_mail(1)).send(nodes[0].at);
     assert_eq!(sent.status, 202, "{}", sent.body);
     server_fixture::wait_until("the mail", STEP_TIMEOUT, || event_ids(&read_events(nodes[0].at, "0")).len() >= 2)
         .unwrap();
     let before = read_events(nodes[0].at, "0");
     let cursor = before.body["next_cursor"].as_str().unwrap();
+    let stop = stop_amid_mails(nodes[0].at, &mut replicas);
     replicas.fail_over().unwrap();
     replicas.rejoin().unwrap();
     for node in &nodes {
@@ -254,6 +351,7 @@ pub(crate) fn run_failed_over() {
     // Both nodes agree on the epoch.
     let cursors = nodes.each_ref().map(|node| read_events(node.at, "0").body["data"][0]["cursor"].clone());
     assert_eq!(cursors[0], cursors[1]);
+    check_stop_after_failover(&mut replicas, &relay, root.path(), &stop);
 }
 
 #[test]
@@ -263,7 +361,8 @@ fn a_cursor_from_before_a_restore_is_reset() {
 
 pub(crate) fn run_restored() {
     let (first, second, root) = (PostgresCluster::start().unwrap(), PostgresCluster::start().unwrap(), temp_dir());
-    let old = start_node(root.path(), "old", &first.url());
+    // Its mail waits in the dump, whose stop is that of the old configuration and ends with it.
+    let old = start_node_with(root.path(), "old", &first.url(), "paused", String::new());
     let send = |at, n: usize| RepeatableRequest::post("/v1/emails", &format!("restored-{n}"), sample_mail(n)).send(at);
     assert_eq!(send(old.at, 1).status, 202);
     second.restore_dump_of(&first).unwrap();
@@ -279,7 +378,30 @@ pub(crate) fn run_restored() {
     assert!(is_reset(&after), "{}: {}", after.status, after.body);
     let cursor = read_events(new.at, "0").body["next_cursor"].as_str().unwrap().to_owned();
     drop(new);
-    // A restart alone does not reset cursors.
+    // A restart alone neither resets cursors nor ends the stop.
     let again = start_node(root.path(), "again", &second.url());
     assert_eq!(read_events(again.at, &cursor).status, 200);
+    assert_eq!(installation_stops(again.at), ["restore"]);
+    sleep(Duration::from_secs(2));
+    assert_eq!((count_in_state(again.at, "queued"), count_in_state(again.at, "sent")), (8, 0));
+    let resumed = http::post(again.at, "/v1/handoff/resume", None, &json!({})).unwrap();
+    assert_eq!(resumed.status, 200, "{}", resumed.body);
+    server_fixture::wait_until("the release", STEP_TIMEOUT, || count_in_state(again.at, "sent") == 8).unwrap();
+    drop(again);
+
+    // A snapshot of the files keeps its identity, so the operator clears it. This start skips the stop.
+    second.psql("UPDATE mailonce.install SET history = ''").unwrap();
+    let running = start_node_with(root.path(), "running", &second.url(), "running_after_restore", String::new());
+    assert!(installation_stops(running.at).is_empty());
+    let restores = http::get(running.at, "/v1/audit?action=ledger.restored").unwrap();
+    assert_eq!(restores.body["data"].as_array().map(Vec::len), Some(2), "{}", restores.body);
+    drop(running);
+    let next = start_node(root.path(), "next", &second.url());
+    assert!(installation_stops(next.at).is_empty(), "the mark of a restore is gone after one start");
+}
+
+/// How many emails are in a state.
+fn count_in_state(at: SocketAddr, state: &str) -> usize {
+    let found = http::get(at, &format!("/v1/emails?limit=100&state={state}")).unwrap();
+    found.body["data"].as_array().unwrap_or_else(|| panic!("{}: {}", found.status, found.body)).len()
 }
