@@ -2,6 +2,7 @@
 
 use mailonce_core::control::audit::chain;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 use crate::{
     access::tenant_isolation::{ROUTES, TeamResources},
@@ -73,10 +74,18 @@ fn rule_body(name: &str) -> Value {
     json!({ "name": name, "match": { "conditions": [condition] }, "actions": [{ "type": "mark_read" }] })
 }
 
-/// A random number generator with a fixed seed, so that every run is the same.
+/// A random number generator.
 struct TestRng(u64);
 
 impl TestRng {
+    /// Takes the seed from `MAILONCE_SEED`, else a new one, and prints it.
+    fn from_env() -> Self {
+        let seed = std::env::var("MAILONCE_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+        println!("MAILONCE_SEED={seed}");
+        Self(seed)
+    }
+
     fn below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
@@ -91,10 +100,100 @@ struct CreatedRecords {
     keys: Vec<String>,
     suppressed: Vec<String>,
     endpoints: Vec<String>,
+    listed: Vec<String>,
+    /// By their kind in [`RECORD_KINDS`], with their revisions.
+    others: BTreeMap<&'static str, Vec<(String, u64)>>,
+}
+
+/// Kinds that are created, changed and removed alike: their path, and their name in the log. A domain has nothing to
+/// change. Drafts are the work of agents and have no entries.
+const RECORD_KINDS: [(&str, &str); 4] =
+    [("people", "person"), ("domains", "domain"), ("templates", "template"), ("budgets", "budget")];
+
+fn record_body(kind: &str, number: usize) -> Value {
+    let name = format!("{CANARY}-{number}");
+    match kind {
+        "person" => json!({ "name": name, "role": "viewer", "address": format!("{name}@example.com") }),
+        "domain" => json!({ "name": format!("{name}.example") }),
+        "template" => json!({ "name": name, "subject": CANARY, "text": CANARY }),
+        _ => json!({ "name": name, "scope": { "team": true }, "measure": "mails", "per": "day", "limit": 100_000 }),
+    }
+}
+
+fn record_change(kind: &str, rev: u64, number: usize) -> Option<Value> {
+    match kind {
+        "person" => Some(json!({ "rev": rev, "name": format!("{CANARY} {number}"), "role": "approver" })),
+        "template" => Some(json!({ "subject": format!("{CANARY} {number}") })),
+        "budget" => Some(json!({ "rev": rev, "limit": 1_000 + number })),
+        _ => None,
+    }
 }
 
 /// Performs a random audited action and returns its name.
-async fn act(world: &World, created_records: &mut CreatedRecords, rng: &mut TestRng, number: usize) -> &'static str {
+async fn act(world: &World, created_records: &mut CreatedRecords, rng: &mut TestRng, number: usize) -> String {
+    match rng.below(5) {
+        0 | 1 => act_on_record(world, created_records, rng, number).await,
+        2 => act_on_list(world, created_records, rng, number).await.to_owned(),
+        _ => act_on_access(world, created_records, rng, number).await.to_owned(),
+    }
+}
+
+/// Creates, changes or removes one of [`RECORD_KINDS`].
+async fn act_on_record(
+    world: &World,
+    created_records: &mut CreatedRecords,
+    rng: &mut TestRng,
+    number: usize,
+) -> String {
+    let (path, kind) = RECORD_KINDS[rng.below(RECORD_KINDS.len() as u64) as usize];
+    let existing = created_records.others.entry(kind).or_default();
+    let change = existing.last().and_then(|(_, rev)| record_change(kind, *rev, number));
+    match (rng.below(3), change) {
+        (1, Some(change)) => {
+            let (id, rev) = existing.last_mut().unwrap();
+            world.call(patch(&format!("/v1/{path}/{id}")).json(&change)).await.expect_status(200);
+            *rev += 1;
+            format!("{kind}.changed")
+        }
+        (2, _) if !existing.is_empty() => {
+            let (id, _) = existing.pop().unwrap();
+            world.call(delete(&format!("/v1/{path}/{id}"))).await.expect_status(200);
+            format!("{kind}.removed")
+        }
+        _ => {
+            let created = world.post(&format!("/v1/{path}"), &record_body(kind, number)).await.expect_status(201);
+            existing.push((created.string_field("id"), 1));
+            format!("{kind}.created")
+        }
+    }
+}
+
+/// Adds an entry to a list or removes one.
+async fn act_on_list(
+    world: &World,
+    created_records: &mut CreatedRecords,
+    rng: &mut TestRng,
+    number: usize,
+) -> &'static str {
+    if rng.below(3) == 0
+        && let Some(entry) = created_records.listed.pop()
+    {
+        world.call(delete(&format!("/v1/lists/receive/block/{entry}"))).await.expect_status(200);
+        return "list_entry.removed";
+    }
+    let entry = format!("{CANARY}{number}@example.com");
+    world.post("/v1/lists/receive/block", &json!({ "entry": entry, "reason": CANARY })).await.expect_status(201);
+    created_records.listed.push(entry);
+    "list_entry.created"
+}
+
+/// Changes rules, API keys, suppressions, endpoints, stops or settings.
+async fn act_on_access(
+    world: &World,
+    created_records: &mut CreatedRecords,
+    rng: &mut TestRng,
+    number: usize,
+) -> &'static str {
     let name = format!("{CANARY} {number}");
     let created = async |path: &str, body: Value| world.post(path, &body).await.expect_status(201).string_field("id");
     match rng.below(11) {
@@ -160,7 +259,7 @@ async fn act(world: &World, created_records: &mut CreatedRecords, rng: &mut Test
             let notify = json!({ "from": format!("{CANARY}@example.com"), "to": [format!("{CANARY}@example.com")] });
             let settings = json!({ "escalation_email": notify, "held_expires_after": format!("{}h", 1 + number) });
             world.call(patch("/v1/settings").json(&settings)).await.expect_status(200);
-            "settings"
+            "settings.changed"
         }
     }
 }
@@ -183,14 +282,10 @@ over_every_engine! {
     async fn a_hundred_random_acts_have_their_entries(world) {
         let begin = head_seq(&world).await;
         decide_and_change_keys(&world).await;
-        let mut expected = vec!["escalation.decided", "key.extended", "key.forgotten"];
-        let (mut rng, mut created_records) = (TestRng(7), CreatedRecords::default());
+        let mut expected = ["escalation.decided", "key.extended", "key.forgotten"].map(str::to_owned).to_vec();
+        let (mut rng, mut created_records) = (TestRng::from_env(), CreatedRecords::default());
         for number in 0..100 {
-            let mut action = act(&world, &mut created_records, &mut rng, number).await;
-            if action == "settings" {
-                action = "settings.changed";
-            }
-            expected.push(action);
+            expected.push(act(&world, &mut created_records, &mut rng, number).await);
         }
 
         assert_eq!(actions_after(&world, begin).await, expected);
