@@ -52,7 +52,7 @@ const FACTS_WITHOUT_SYSTEM: &str = facts!("0::bigint");
 
 const PROGRESS: &str = "
     SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
-           current_setting('synchronous_standby_names') <> '', pg_current_wal_flush_lsn()";
+           current_setting('synchronous_standby_names') <> '', pg_current_wal_flush_lsn(), 'install'::regclass::oid";
 
 /// Records a new history, and whether it began with a restore. The epoch is renewed too, unless no history was recorded
 /// before. It includes the time in seconds, so that two restores of one backup get different epochs.
@@ -171,15 +171,20 @@ impl ServerState {
         self.has_standby.load(SeqCst)
     }
 
-    /// Re-reads, on a pooled session, the settings that a reload may have changed, and the WAL position.
+    /// Re-reads, on a pooled session, the settings that a reload may have changed, and the WAL position. Tables that were
+    /// replaced under open sessions make these outdated, so that the next one identifies itself.
     pub(crate) async fn refresh(&self, client: &Client) -> TxResult<()> {
         let row = client.query_one(PROGRESS, &[]).await?;
         let (started, flushed): (i64, u64) = (row.try_get(0)?, row.try_get::<_, PgLsn>(2)?.into());
+        let table: Oid = row.try_get(3)?;
         // The lock is taken after the query, because new sessions need it.
         let mut known = self.latest_facts.lock().await;
         if let Some(known) = known.as_mut().filter(|known| known.started == started) {
             self.has_standby.store(row.try_get(1)?, SeqCst);
             known.flushed = known.flushed.max(flushed);
+            if known.table != table {
+                self.outdate_sessions(Instant::now());
+            }
         }
         Ok(())
     }
@@ -192,6 +197,13 @@ impl ServerState {
     /// Whether sessions are on this run of the server.
     pub(crate) fn is_current(&self, started: i64) -> bool {
         self.started.load(SeqCst) == started
+    }
+
+    /// Refuses sessions that were opened before this time.
+    fn outdate_sessions(&self, opened: Instant) {
+        *self.changed_at.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+        // Increment before the new server is recorded: a caller that sees the server also sees the changed count.
+        self.change_count.fetch_add(1, SeqCst);
     }
 
     /// Whether a session opened at this time may be on a previous server.
@@ -255,9 +267,7 @@ impl ServerState {
         self.epoch.store(facts.epoch as u32, SeqCst);
         let before = self.started.load(SeqCst);
         if before != 0 && before != facts.started {
-            *self.changed_at.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
-            // Increment first: a caller that sees the new server also sees the changed count.
-            self.change_count.fetch_add(1, SeqCst);
+            self.outdate_sessions(opened);
         }
         self.started.store(facts.started, SeqCst);
         *known = Some(facts);
