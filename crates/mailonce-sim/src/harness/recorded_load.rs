@@ -4,10 +4,10 @@ use crate::harness::child_processes::sleep;
 use crate::harness::generated_send::{GeneratedSend, generate_send};
 use crate::harness::send_history::{SendHistory, classify_send_reply};
 use crate::load::{LoadDuration, LoadResponse, RequestGenerator, SteadyLoad, run_steady};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,11 @@ impl<F: Fn(u64) -> GeneratedSend + Send + Sync + 'static> RecordingGenerator<F> 
     fn calls(&self) -> MutexGuard<'_, HashMap<u64, (usize, GeneratedSend)>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The sender that is notified at the first request. Dropped without a notification when there was none.
+    fn take_start_signal(&self) -> Option<Sender<()>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl<F: Fn(u64) -> GeneratedSend + Send + Sync + 'static> RequestGenerator for RecordingGenerator<F> {
@@ -55,9 +60,8 @@ impl<F: Fn(u64) -> GeneratedSend + Send + Sync + 'static> RequestGenerator for R
         send.write_request(n, out);
         let call = self.history.lock().begin_call(send);
         self.calls().insert(n, (call, send));
-        let began = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The receiver may be gone; the load continues anyway.
-        began.map(|began| began.send(()).ok());
+        self.take_start_signal().map(|started| started.send(()).ok());
     }
 
     fn on_response(&self, n: u64, answer: &LoadResponse<'_>) {
@@ -92,9 +96,16 @@ impl RecordedLoad {
         let until = LoadDuration::Window { warm_up: Duration::ZERO, window };
         let plan = SteadyLoad { to: at, connections: CONNECTIONS, threads: 1, duration: until };
         std::thread::scope(|scope| {
-            let load = scope.spawn(|| run_steady(&plan, &caller));
-            let began = has_started.recv_timeout(FIRST_CALL_TIMEOUT).context("the load did not begin");
-            let done = began.and_then(|()| meanwhile());
+            let load = scope.spawn(|| {
+                let loaded = run_steady(&plan, &caller);
+                drop(caller.take_start_signal());
+                loaded
+            });
+            let done = match has_started.recv_timeout(FIRST_CALL_TIMEOUT) {
+                // On a busy machine a short window may end before the first request.
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => meanwhile(),
+                Err(RecvTimeoutError::Timeout) => Err(anyhow!("the load did not begin")),
+            };
             let loaded = load.join();
             let loaded = loaded.unwrap_or_else(|_panic| Err(std::io::Error::other("the load panicked")));
             loaded.context("the load")?;
