@@ -1,5 +1,5 @@
-//! Approval links are shown to their addressees and to nobody else: no route, stream, tool, webhook, audit export or log
-//! has one.
+//! Approval links are shown to their addressees and to nobody else: no route, dialect, stream, tool, webhook, audit
+//! export or log has one.
 
 use http_body_util::BodyExt as _;
 use mailonce_core::{handoff::reply::ReplyMeaning, ports::webhook_client::WebhookClient};
@@ -72,6 +72,71 @@ async fn call_routes(world: &World, (key, methods): (&str, &[&str]), own: &TeamR
     }
 }
 
+/// Lists of the dialects that every key with the scope `read` may read.
+const DIALECT_LISTS: [&str; 3] = [
+    "/compat/resend/emails",
+    "/compat/usesend/api/v1/emails",
+    "/compat/agentmail/v0/inboxes/owned@agents.test/messages",
+];
+
+/// What the dialects show.
+async fn read_dialects(world: &World, key: &str, own: &TeamResources, secrets: &Secrets) {
+    let TeamResources { email, inbox, message, thread, endpoint, .. } = own;
+    let resend = [
+        format!("emails/{email}"),
+        format!("emails/{email}/attachments"),
+        "emails/metrics".into(),
+        "emails/receiving".into(),
+        format!("emails/receiving/{message}"),
+        "inboxes".into(),
+        format!("inboxes/{inbox}"),
+        format!("inboxes/{inbox}/threads"),
+        format!("inboxes/{inbox}/threads/{thread}"),
+        format!("inboxes/{inbox}/threads/{thread}/emails"),
+        format!("inboxes/{inbox}/threads/{thread}/emails/{message}"),
+        format!("inboxes/{inbox}/labels"),
+        format!("inboxes/{inbox}/drafts"),
+        "webhooks".into(),
+        format!("webhooks/{endpoint}"),
+        format!("webhooks/{endpoint}/events"),
+        "domains".into(),
+        "templates".into(),
+        "api-keys".into(),
+        "suppressions".into(),
+    ];
+    let usesend = [
+        format!("emails/{email}"),
+        "domains".into(),
+        "analytics/email-time-series".into(),
+        "analytics/reputation-metrics".into(),
+    ];
+    let agentmail = [
+        "organizations",
+        "auth/me",
+        "pods",
+        "inboxes",
+        "inboxes/owned@agents.test",
+        "inboxes/owned@agents.test/threads",
+        "inboxes/owned@agents.test/drafts",
+        "inboxes/owned@agents.test/metrics/events",
+        "threads",
+        "drafts",
+        "webhooks",
+        "api-keys",
+        "domains",
+        "metrics/events",
+        "metrics/usage",
+    ];
+    let paths = DIALECT_LISTS.map(str::to_owned).into_iter();
+    let paths = paths.chain(resend.map(|path| format!("/compat/resend/{path}")));
+    let paths = paths.chain(usesend.map(|path| format!("/compat/usesend/api/v1/{path}")));
+    for path in paths.chain(agentmail.map(|path| format!("/compat/agentmail/v0/{path}"))) {
+        let answer = world.call(get(&path).bearer(key)).await;
+        assert!(answer.status == 200 || !DIALECT_LISTS.contains(&path.as_str()), "{path}: {}", answer.text);
+        secrets.expect_absent(&path, &answer.text);
+    }
+}
+
 /// What models see.
 async fn call_tools(world: &World, key: &str, own: &TeamResources, secrets: &Secrets) {
     for (tool, arguments) in [
@@ -85,8 +150,8 @@ async fn call_tools(world: &World, key: &str, own: &TeamResources, secrets: &Sec
         ),
         ("reply_email", json!({ "message": own.message, "text": "Which links wait?" })),
         ("resend_email", json!({ "email": own.email, "reason": "to see a link" })),
-        ("wait_for_message", json!({ "inbox": "owned@agents.test", "timeout_s": 1 })),
-        ("take_artifact", json!({ "type": "link", "for": "approvals", "inbox": "owned@agents.test", "timeout_s": 1 })),
+        ("wait_for_message", json!({ "inbox": "owned@agents.test", "timeout_s": 0 })),
+        ("take_artifact", json!({ "type": "link", "for": "approvals", "inbox": "owned@agents.test", "timeout_s": 0 })),
         ("claim_thread", json!({ "thread": own.thread })),
     ] {
         let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool, "arguments": arguments } });
@@ -95,12 +160,18 @@ async fn call_tools(world: &World, key: &str, own: &TeamResources, secrets: &Sec
     }
 }
 
-over_every_engine! {
-    async fn no_route_stream_tool_webhook_or_log_shows_a_link(world) {
-        let log = CapturedLog::default();
-        let writer = log.clone();
-        let capture = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(move || writer.clone()).finish();
-        let _guard = tracing::subscriber::set_default(capture);
+/// A held email, and the approval links that were just sent about it.
+struct AskedWorld {
+    world: World,
+    own: TeamResources,
+    client: Arc<RecordingClient>,
+    /// The link in the email to a person, and the one on the card of a target.
+    links: [String; 2],
+    secrets: Secrets,
+}
+
+impl AskedWorld {
+    async fn create(world: World) -> Self {
         let (relay, client) = (Relay::new(), RecordingClient::new());
         let deps = EngineDeps { webhook_sender: Arc::clone(&client) as Arc<dyn WebhookClient>, ..deps_with(&relay) };
         let world = world.with_engine_deps(deps).await;
@@ -119,17 +190,53 @@ over_every_engine! {
         let posts = client.take();
         let card = posts.iter().find(|post| post.url.ends_with("/T0/secret")).expect("no card");
         let card: Value = serde_json::from_slice(&card.body).unwrap();
-        let card = card["blocks"][1]["elements"][0]["url"].as_str().unwrap().strip_prefix(PUBLIC_URL).unwrap().to_owned();
-        let links = [link_in(&relay.take()[0].1), card];
+        let card = card["blocks"][1]["elements"][0]["url"].as_str().unwrap().strip_prefix(PUBLIC_URL).unwrap();
+        let links = [link_in(&relay.take()[0].1), card.to_owned()];
         let secrets = Secrets::of(&links);
-        for link in &links {
+        Self { world, own, client, links, secrets }
+    }
+
+    /// Fails unless both links can still decide.
+    async fn expect_open_links(&self) {
+        for link in &self.links {
             for method in ["GET", "HEAD"] {
-                world.call(TestRequest::new(method, link).anonymous()).await.expect_status(200);
+                self.world.call(TestRequest::new(method, link).anonymous()).await.expect_status(200);
             }
         }
-        press(&world, &links[0], &[("as", "burn"), ("rev", "1")]).await.expect_status(422);
-        press(&world, &links[0], &[("as", "reject"), ("rev", "1"), ("reason", "no")]).await.expect_status(200);
-        press(&world, &links[1], &[("as", "reject"), ("rev", "1")]).await.expect_status(410);
+    }
+}
+
+over_every_engine! {
+    async fn no_route_dialect_or_tool_shows_a_link_that_can_still_decide(world) {
+        let asked = AskedWorld::create(world).await;
+        let AskedWorld { world, own, secrets, .. } = &asked;
+        world.engine.search.index_all().await.unwrap();
+        let agent = json!({ "name": "reader", "scopes": ["send", "read", "reply", "secrets"] });
+        let approver = json!({ "name": "approver", "scopes": ["read", "approve"] });
+        let keys = [world.create_api_key(&agent).await, world.create_api_key(&approver).await];
+        for key in &keys {
+            call_routes(world, (key, &["get"]), own, secrets).await;
+            read_dialects(world, key, own, secrets).await;
+            call_tools(world, key, own, secrets).await;
+        }
+        asked.expect_open_links().await;
+        // Some of these cancel the email or decide the question.
+        for key in &keys {
+            call_routes(world, (key, &["post", "patch", "put"]), own, secrets).await;
+        }
+    }
+
+    async fn no_route_stream_tool_webhook_or_log_shows_a_link(world) {
+        let log = CapturedLog::default();
+        let writer = log.clone();
+        let capture = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(move || writer.clone()).finish();
+        let _guard = tracing::subscriber::set_default(capture);
+        let asked = AskedWorld::create(world).await;
+        asked.expect_open_links().await;
+        let AskedWorld { world, own, client, links, secrets } = &asked;
+        press(world, &links[0], &[("as", "burn"), ("rev", "1")]).await.expect_status(422);
+        press(world, &links[0], &[("as", "reject"), ("rev", "1"), ("reason", "no")]).await.expect_status(200);
+        press(world, &links[1], &[("as", "reject"), ("rev", "1")]).await.expect_status(410);
 
         world.engine.search.index_all().await.unwrap();
         let mut notices = String::new();
@@ -142,13 +249,14 @@ over_every_engine! {
         secrets.expect_absent("webhooks", &notices);
         // The streams of the first node were ended, so that its routes can be read completely.
         let node = world.second_engine(EngineDeps::default()).await;
-        secrets.expect_absent("the event stream", &read_stream(&world, node, "escalation.resolved").await);
+        secrets.expect_absent("the event stream", &read_stream(world, node, "escalation.resolved").await);
         let agent = world.create_api_key(&json!({ "name": "reader", "scopes": ["send", "read", "reply", "secrets"] })).await;
         for key in [agent.as_str(), world.secret()] {
-            call_routes(&world, (key, &["get"]), &own, &secrets).await;
-            call_tools(&world, key, &own, &secrets).await;
+            call_routes(world, (key, &["get"]), own, secrets).await;
+            call_tools(world, key, own, secrets).await;
         }
-        call_routes(&world, (&agent, &["post", "patch", "put"]), &own, &secrets).await;
+        read_dialects(world, world.secret(), own, secrets).await;
+        call_routes(world, (&agent, &["post", "patch", "put"]), own, secrets).await;
         let audit = world.get("/v1/audit?limit=1000").await.expect_status(200);
         assert!(audit.text.contains("escalation.decided") && audit.rows().len() < 1_000, "{}", audit.text);
         secrets.expect_absent("the audit log", &audit.text);
