@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openProvider, signInWith, startProvider } from "./provider.mjs";
+import { answerProvider, openProvider, signInWith, startProvider } from "./provider.mjs";
 import { freeAddress, startDev } from "./server.mjs";
 
 /** The server reads the keys of the provider again after this time at the earliest. */
@@ -67,6 +67,20 @@ const cancelled = async ({ page, context, dashboard }) => {
   await page.getByText("access_denied").waitFor();
 };
 
+/** Whoever opens a question signed out comes back to it, and not to the dashboard. */
+const backToTheQuestion = async ({ page, context, dashboard, goto }) => {
+  const { id } = await api("POST", "/v1/escalations", { question: "May I refund order 4821?" });
+  await context.clearCookies();
+  await goto(`/needs-you/${id}`);
+  await page.getByRole("link", { name: "Other ways to sign in" }).click();
+  await page.getByRole("link", { name: "Sign in with 127.0.0.1" }).click();
+  await page.waitForURL(({ pathname }) => pathname !== "/sign-in");
+  await answerProvider(page, dashboard, "ada");
+  await page.waitForURL(`${dashboard}/needs-you/${id}`);
+  await page.getByText("May I refund order 4821?").first().waitFor();
+  assert.deepEqual((await context.cookies()).filter(({ name }) => name === "mailonce-next"), []);
+};
+
 const withNewKeys = async ({ page, dashboard }, keysReadAt) => {
   provider.rotateKeys();
   ada.groups = ["mailonce-approver"];
@@ -82,8 +96,9 @@ try {
     const keysReadAt = Date.now();
     await asViewer(tools);
     await cancelled(tools);
+    await backToTheQuestion(tools);
     await withNewKeys(tools, keysReadAt);
-  }, { signedIn: false, hosts: [provider.issuer], allow: [/status of 403.*\/sign-in\/oidc\/callback/] });
+  }, { signedIn: false, hosts: [provider.issuer], allow: [/status of 403.*\/sign-in\/oidc\/callback/, /status of 401.*\/v1\/session/] });
 } finally {
   provider.close();
   await server.stop();

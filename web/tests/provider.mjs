@@ -59,6 +59,11 @@ export const openProvider = async (page, url) => {
 /** Signs in at the server with an account of the provider, which asks for log-in and consent when it has to. */
 export const signInWith = async (page, url, account) => {
   await openProvider(page, url);
+  await answerProvider(page, url, account);
+};
+
+/** Answers what the provider asks, until the browser is back at the server. */
+export const answerProvider = async (page, url, account) => {
   while (!page.url().startsWith(url)) {
     const before = page.url();
     const login = page.getByPlaceholder("Enter any login");

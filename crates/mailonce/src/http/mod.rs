@@ -7,6 +7,7 @@
 //! | `event_stream` | a response of server-sent events |
 //! | `extract` | authentication, idempotency keys and bodies of a request |
 //! | `html` | text in HTML pages |
+//! | `next_page` | the page to which a sign-in leads |
 //! | `oauth_urls` | addresses that OAuth clients of `/mcp` see |
 //! | `params` | path and query parameters |
 //! | `json_body` | parses JSON bodies |
@@ -23,6 +24,7 @@ pub(crate) mod extract;
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod json_body;
+pub(crate) mod next_page;
 pub(crate) mod oauth_urls;
 pub(crate) mod params;
 pub(crate) mod paths;

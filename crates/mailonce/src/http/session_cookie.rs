@@ -9,7 +9,11 @@ use mailonce_engine::{
 use std::net::IpAddr;
 use subtle::ConstantTimeEq as _;
 
-use super::{app::App, extract::check_failures};
+use super::{
+    app::App,
+    extract::check_failures,
+    next_page::{encode, next_page},
+};
 use crate::{client_address::ClientAddress, server::host_check::Host};
 
 /// Browsers accept this prefix only over HTTPS, for this host alone.
@@ -79,6 +83,11 @@ impl CookieSafety {
         if self == Self::Https { "__Host-mailonce-oidc" } else { "mailonce-oidc" }
     }
 
+    /// The name of the cookie with the page to which that sign-in leads.
+    fn next_name(self) -> &'static str {
+        if self == Self::Https { "__Host-mailonce-next" } else { "mailonce-next" }
+    }
+
     fn header(self, name: &str, value: &str, max_age_s: i64) -> Result<HeaderValue, Problem> {
         let secure = if self == Self::Https { "; Secure" } else { "" };
         let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age_s}{secure}");
@@ -110,6 +119,26 @@ impl CookieSafety {
     /// The sign-in that this browser began.
     pub(crate) fn flow_cookie(self, parts: &Parts) -> Option<&str> {
         cookie(parts, self.flow_name())
+    }
+
+    /// The header that keeps the page to which a sign-in leads, or removes that of an earlier one. `None` when this browser
+    /// keeps none.
+    pub(crate) fn keep_next_page(
+        self,
+        parts: &Parts,
+        page: Option<&str>,
+        max_age_s: i64,
+    ) -> Result<Option<HeaderValue>, Problem> {
+        match page {
+            Some(page) => self.header(self.next_name(), &encode(page), max_age_s).map(Some),
+            None if cookie(parts, self.next_name()).is_some() => self.header(self.next_name(), "", 0).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The page to which the sign-in of this browser leads. It is checked again: anything may have written the cookie.
+    pub(crate) fn next_page(self, parts: &Parts) -> Option<String> {
+        next_page(&format!("next={}", cookie(parts, self.next_name())?))
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     oauth_clients::RedirectUri,
     oauth_tokens::OauthParams,
 };
-use crate::http::html::escape_html;
+use crate::http::{html::escape_html, next_page::with_next};
 
 /// What the consent page shows.
 pub(super) struct ConsentPage<'a> {
@@ -138,11 +138,12 @@ fn destination(uri: &RedirectUri) -> String {
 /// The page for a person who is not signed in.
 pub(super) fn sign_in_page(authorization: &AuthorizationRequest, query: &str) -> Response {
     let client = escape_html(&authorization.client.details.name);
-    let back = escape_html(&format!("/oauth/authorize?{query}"));
+    let back = format!("/oauth/authorize?{query}");
+    let (sign_in, back) = (escape_html(&with_next("/sign-in", Some(&back))), escape_html(&back));
     let content = format!(
         "<h1>Sign in to connect “{client}”</h1>\n<p>You are not signed in to mailonce in this browser. \
-         <a href=\"/sign-in\" target=\"_blank\" rel=\"noopener\">Sign in</a>, then come back to this page.</p>\n\
-         <p><a class=\"button\" href=\"{back}\">I have signed in</a></p>"
+         Sign in, then come back to this page.</p>\n\
+         <p><a class=\"button\" href=\"{sign_in}\">Sign in</a> <a href=\"{back}\">I have signed in</a></p>"
     );
     page(StatusCode::UNAUTHORIZED, &content, None)
 }

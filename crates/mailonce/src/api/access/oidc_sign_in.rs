@@ -17,6 +17,7 @@ use crate::{
         app::{ApiResult, App},
         extract::check_failures,
         html::escape_html,
+        next_page::{next_page, with_next},
         params::QueryParams,
         session_cookie::CookieSafety,
     },
@@ -36,7 +37,7 @@ fn redirect_uri(app: &App) -> String {
     format!("{}{CALLBACK_PATH}", app.public_url)
 }
 
-/// Sends the browser to the identity provider.
+/// Sends the browser to the identity provider. The browser keeps the page to which the sign-in leads.
 pub(crate) async fn start(State(app): State<App>, parts: Parts) -> ApiResult {
     let safety = CookieSafety::of(&parts);
     if safety == CookieSafety::Unsafe {
@@ -45,15 +46,20 @@ pub(crate) async fn start(State(app): State<App>, parts: Parts) -> ApiResult {
     let provider = provider(&app)?;
     check_failures(&app, ClientAddress::of(&parts.extensions))?;
     let flow = app.engine.people.new_external_flow();
+    let next = next_page(parts.uri.query().unwrap_or_default());
     let url = match provider.authorization_url(&flow, &redirect_uri(&app), app.engine.ctx.now()).await {
         Ok(url) => url,
-        Err(why) => return Ok(failure(StatusCode::BAD_GATEWAY, &why)),
+        Err(why) => return Ok(failure(StatusCode::BAD_GATEWAY, &why, next.as_deref())),
     };
     let cookie = safety.start_flow(&flow.cookie, FLOW_MS / 1000)?;
     let url = HeaderValue::try_from(url)
         .map_err(|_bytes| Problem::new(Code::Internal, "the address of the identity provider cannot be written"))?;
-    let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, url)];
-    Ok((StatusCode::SEE_OTHER, headers).into_response())
+    let kept = safety.keep_next_page(&parts, next.as_deref(), FLOW_MS / 1000)?;
+    let mut response = (StatusCode::SEE_OTHER, [(header::SET_COOKIE, cookie), (header::LOCATION, url)]).into_response();
+    if let Some(cookie) = kept {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
 }
 
 /// Signs in whom the identity provider vouches for.
@@ -70,11 +76,14 @@ pub(crate) async fn finish(State(app): State<App>, query: QueryParams<CallbackQu
         Err(SignInFailure { status, why, may_be_forged }) => {
             tracing::warn!(%why, "a sign-in by the identity provider failed");
             client.iter().filter(|_| may_be_forged).for_each(|client| app.auth_failures.record(*client));
-            failure(status, &why)
+            failure(status, &why, safety.next_page(&parts).as_deref())
         }
     };
     // Whatever happened, the next attempt begins anew.
     response.headers_mut().append(header::SET_COOKIE, safety.end_flow()?);
+    if let Some(cookie) = safety.keep_next_page(&parts, None, 0)? {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
     Ok(response)
 }
 
@@ -135,7 +144,8 @@ async fn sign_in(
     let session = app.engine.people.sign_in_external(&flow, &identity, client).await;
     let session = session.map_err(SignInFailure::of_problem)?;
     end_previous_session(app, parts).await.map_err(SignInFailure::of_problem)?;
-    signed_in(app, parts, &session, "/").map_err(|error| SignInFailure::of_problem(error.0))
+    let next = CookieSafety::of(parts).next_page(parts);
+    signed_in(app, parts, &session, next.as_deref()).map_err(|error| SignInFailure::of_problem(error.0))
 }
 
 /// The flow that this browser began. Another site cannot make a browser finish a flow that it did not begin.
@@ -147,10 +157,11 @@ fn flow_of_browser(app: &App, query: &CallbackQuery, parts: &Parts) -> Result<Ex
     is_right.then_some(flow).ok_or_else(|| "the answer does not belong to a sign-in that this browser began".into())
 }
 
-fn failure(status: StatusCode, why: &str) -> Response {
+fn failure(status: StatusCode, why: &str, next: Option<&str>) -> Response {
     let content = format!(
-        "<h1>The sign-in failed.</h1>\n<p>{}.</p>\n<p><a href=\"/sign-in\">Try again</a></p>",
-        escape_html(why.trim_end_matches('.'))
+        "<h1>The sign-in failed.</h1>\n<p>{}.</p>\n<p><a href=\"{}\">Try again</a></p>",
+        escape_html(why.trim_end_matches('.')),
+        escape_html(&with_next("/sign-in", next))
     );
     page(status, &content)
 }

@@ -7,7 +7,7 @@ use axum::{
     response::{Html, IntoResponse, Response},
 };
 use mailonce_core::{
-    id::{EmailId, TeamId},
+    id::TeamId,
     problem::{Code, Problem},
 };
 use mailonce_engine::access::{people::PersonView, sessions::NewSession};
@@ -21,6 +21,7 @@ use crate::{
         app::{ApiResult, App},
         extract::{AuthedRequest, RawBody, check_failures},
         html::escape_html,
+        next_page::{next_page, with_next},
         params::PathParam,
         session_cookie::{CookieSafety, is_local, session_secret},
     },
@@ -133,15 +134,8 @@ pub(crate) async fn use_link(State(app): State<App>, PathParam(token): PathParam
         Err(problem) => return failure_page(&app, &parts, problem),
     };
     end_previous_session(&app, &parts).await?;
-    signed_in(&app, &parts, &session, local_redirect_path(parts.uri.query().unwrap_or_default()))
-}
-
-/// The page that a sign-in link leads to: the email that `next` names, else the dashboard. Any other page is ignored, so
-/// that a link can never lead to another site.
-fn local_redirect_path(query: &str) -> &str {
-    let next = query.strip_prefix("next=").unwrap_or_default();
-    let is_email = next.strip_prefix("/emails/").is_some_and(|id| id.parse::<EmailId>().is_ok());
-    if is_email { next } else { "/" }
+    let next = next_page(parts.uri.query().unwrap_or_default());
+    signed_in(&app, &parts, &session, next.as_deref())
 }
 
 /// Ends the session that this browser had before, which must not live on unseen.
@@ -155,25 +149,30 @@ pub(super) async fn end_previous_session(app: &App, parts: &Parts) -> Result<(),
     Ok(())
 }
 
-/// The response that starts a session in the browser and shows a page.
-pub(crate) fn signed_in(app: &App, parts: &Parts, session: &NewSession, next: &str) -> ApiResult {
+/// The response that starts a session in the browser and shows a page, else the dashboard.
+pub(crate) fn signed_in(app: &App, parts: &Parts, session: &NewSession, next: Option<&str>) -> ApiResult {
     let cookie = CookieSafety::of(parts).start(session, app.engine.ctx.now().0)?;
     let not_a_header = |_invalid| Problem::new(Code::Internal, "the page after the sign-in is not a header value");
-    let next = HeaderValue::from_str(next).map_err(not_a_header)?;
+    let next = HeaderValue::from_str(next.unwrap_or("/")).map_err(not_a_header)?;
     let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, next)];
     Ok((StatusCode::SEE_OTHER, headers).into_response())
 }
 
-/// The page that says how to sign in.
-pub(crate) async fn show_options(State(app): State<App>) -> Response {
+/// The page that says how to sign in. It keeps the page to which the sign-in leads.
+pub(crate) async fn show_options(State(app): State<App>, parts: Parts) -> Response {
+    let next = next_page(parts.uri.query().unwrap_or_default());
     let provider = app.oidc.as_ref().map(|provider| {
-        let host = escape_html(&provider.host());
-        format!("<p><a class=\"button\" href=\"/sign-in/oidc\">Sign in with {host}</a></p>\n")
+        let (host, start) = (escape_html(&provider.host()), escape_html(&with_next("/sign-in/oidc", next.as_deref())));
+        format!("<p><a class=\"button\" href=\"{start}\">Sign in with {host}</a></p>\n")
+    });
+    let back = next.as_deref().map(|page| {
+        format!("\n<p>After you opened the link: <a href=\"{}\">go on to the page</a>.</p>", escape_html(page))
     });
     let content = format!(
         "<h1>Sign in to mailonce</h1>\n{}<p>Ask an admin of your team for a sign-in link, or make one on the server:</p>\n\
-         <pre>mailonce login --name NAME --role viewer</pre>",
-        provider.unwrap_or_default()
+         <pre>mailonce login --name NAME --role viewer</pre>{}",
+        provider.unwrap_or_default(),
+        back.unwrap_or_default()
     );
     page(StatusCode::OK, &content)
 }
@@ -208,29 +207,4 @@ pub(super) fn page(status: StatusCode, content: &str) -> Response {
     // Other sites see nothing of the link. Without a referrer, browsers would hide the origin of the form from this server.
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::local_redirect_path;
-
-    #[test]
-    fn a_link_leads_to_an_email_or_to_the_dashboard_and_nowhere_else() {
-        let email = "/emails/01890a5d-ac96-774b-bcce-b302099a8057";
-        assert_eq!(local_redirect_path(&format!("next={email}")), email);
-        for query in [
-            "",
-            "next=",
-            "next=//evil.example",
-            "next=https://evil.example",
-            "next=/emails/",
-            "next=/emails/01890a5d-ac96-774b-bcce-b302099a8057/../../sign-in",
-            "next=/emails/%0d%0aSet-Cookie:x=1",
-            "next=/emails//evil.example",
-            "next=\\\\evil.example",
-            "to=/emails/01890a5d-ac96-774b-bcce-b302099a8057",
-        ] {
-            assert_eq!(local_redirect_path(query), "/", "{query}");
-        }
-    }
 }

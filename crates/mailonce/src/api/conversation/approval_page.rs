@@ -24,6 +24,7 @@ use crate::{
         extract::read_body,
         html::escape_html,
         json::check_text,
+        next_page::with_next,
         params::{PathParam, TwoPathParams},
     },
 };
@@ -143,16 +144,25 @@ fn write_page(out: &mut String, page: &ApprovalPage, token: &str, fault: Option<
     match page.state {
         LinkState::Open => write_question(out, page, token, fault)?,
         LinkState::Decided => write_decided(out, page)?,
-        LinkState::Expired => out.push_str(
+        LinkState::Expired => writeln!(
+            out,
             "<h1>This link has expired.</h1>\n<p>Links work for 72 hours, and only for people who may decide. The question is \
-             still open: <a href=\"/sign-in\">sign in</a> to decide.</p>",
-        ),
-        LinkState::Changed => out.push_str(
+             still open: <a href=\"{}\">sign in</a> to decide.</p>",
+            sign_in_url(page)
+        )?,
+        LinkState::Changed => writeln!(
+            out,
             "<h1>The email has changed.</h1>\n<p>What would be sent now is not what this link was made for, so it decides \
-             nothing. <a href=\"/sign-in\">Sign in</a> to see the new email.</p>",
-        ),
+             nothing. <a href=\"{}\">Sign in</a> to see the new email.</p>",
+            sign_in_url(page)
+        )?,
     }
     write_waiting(out, page)
+}
+
+/// The sign-in that leads to the question.
+fn sign_in_url(page: &ApprovalPage) -> String {
+    escape_html(&with_next("/sign-in", Some(&format!("/needs-you/{}", page.view.id))))
 }
 
 fn write_question(out: &mut String, page: &ApprovalPage, token: &str, fault: Option<&str>) -> std::fmt::Result {

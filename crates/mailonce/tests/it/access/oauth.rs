@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tower::ServiceExt as _;
 
 use crate::{
-    access::people::{Browser, sign_in_as},
+    access::people::{Browser, next_query, sign_in_as},
     fixtures::{
         api_fixture::{DAY, HOUR, MINUTE, SECOND, World},
         requests::{TestRequest, TestResponse, delete, get, patch, post},
@@ -217,6 +217,22 @@ over_every_engine! {
         let acts = connection_acts(&world).await;
         assert_eq!((acts.len(), acts[0].0.as_str(), acts[0].1.as_str()), (1, "person", "connection.approved"), "{acts:?}");
         assert_eq!(acts[0].2["scopes"], json!(["send", "read"]), "{acts:?}");
+    }
+
+    async fn whoever_signs_in_first_comes_back_to_the_consent_page(world) {
+        let site = Site::of(&world);
+        let client = site.register().await;
+        let path = format!("/oauth/authorize?{}", encode(&request_params(&client, &[])));
+        let page = site.call(get(&path).anonymous()).await.expect_status(401);
+        let sign_in = format!("href=\"/sign-in?{}\"", next_query(&path));
+        assert!(page.text.contains(&sign_in), "{}", page.text);
+        let options = site.call(get(&format!("/sign-in?{}", next_query(&path))).anonymous()).await.expect_status(200);
+        assert!(options.text.contains(&format!("href=\"{}\"", path.replace('&', "&amp;"))), "{}", options.text);
+        // What is too long for a cookie is not kept.
+        let state = "x".repeat(4_000);
+        let long = format!("/oauth/authorize?{}", encode(&request_params(&client, &[("state", &state)])));
+        let page = site.call(get(&long).anonymous()).await.expect_status(401);
+        assert!(page.text.contains("href=\"/sign-in\""), "{}", page.text);
     }
 
     async fn clients_find_the_server_by_its_documents(world) {

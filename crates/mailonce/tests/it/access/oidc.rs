@@ -32,9 +32,12 @@ use std::{
 };
 use tower::ServiceExt as _;
 
-use crate::fixtures::{
-    api_fixture::World,
-    requests::{TestRequest, TestResponse, get, patch, post},
+use crate::{
+    access::people::{HOSTILE_PAGES, NEXT_PAGES, next_query},
+    fixtures::{
+        api_fixture::World,
+        requests::{TestRequest, TestResponse, get, patch, post},
+    },
 };
 
 const CLIENT: &str = "mailonce";
@@ -180,7 +183,14 @@ impl OidcWorld {
 
     /// Goes to the provider. Returns the cookie, and the query of the provider's answer.
     async fn authorize(&self) -> (String, String) {
-        let sent = self.get("/sign-in/oidc", "").await.expect_status(303);
+        let (cookies, query) = self.authorize_for("/sign-in/oidc", "").await;
+        (cookies[0].clone(), query)
+    }
+
+    /// Goes to the provider by this path. Returns the cookies, that of the flow first, and the query of the provider's
+    /// answer.
+    async fn authorize_for(&self, path: &str, cookie: &str) -> (Vec<String>, String) {
+        let sent = self.get(path, cookie).await.expect_status(303);
         let url: url::Url = sent.header("location").unwrap().parse().unwrap();
         let asked: HashMap<String, String> = url.query_pairs().into_owned().collect();
         assert_eq!((url.path(), &*asked["tenant"], &*asked["response_type"]), ("/auth", "1", "code"));
@@ -189,9 +199,10 @@ impl OidcWorld {
         let code = format!("code-{}", asked["state"]);
         let entry = (asked["code_challenge"].clone(), asked["nonce"].clone());
         self.provider.lock().unwrap().codes.insert(code.clone(), entry);
-        let cookie = sent.header("set-cookie").unwrap();
-        assert!(cookie.contains("HttpOnly; SameSite=Lax; Max-Age=600"), "{cookie}");
-        (cookie.split(';').next().unwrap().to_owned(), format!("code={code}&state={}", asked["state"]))
+        let cookies = sent.headers("set-cookie");
+        assert!(cookies[0].contains("HttpOnly; SameSite=Lax; Max-Age=600"), "{cookies:?}");
+        let cookies = cookies.iter().map(|cookie| cookie.split(';').next().unwrap().to_owned()).collect();
+        (cookies, format!("code={code}&state={}", asked["state"]))
     }
 
     async fn callback(&self, cookie: &str, query: &str) -> TestResponse {
@@ -322,6 +333,40 @@ over_every_engine! {
         let (late, query) = oidc.authorize().await;
         oidc.world.advance_clock(10 * MINUTE);
         assert!(oidc.callback(&late, &query).await.expect_status(403).text.contains("ten minutes"));
+    }
+
+    async fn a_sign_in_leads_to_the_page_that_was_asked_for_and_to_no_other_site(world) {
+        let oidc = OidcWorld::start(world, by_claim()).await;
+        for page in NEXT_PAGES {
+            let query = next_query(page);
+            let options = oidc.get(&format!("/sign-in?{query}"), "").await.expect_status(200);
+            assert!(options.text.contains(&format!("href=\"/sign-in/oidc?{query}\"")), "{}", options.text);
+            let (cookies, query) = oidc.authorize_for(&format!("/sign-in/oidc?{query}"), "").await;
+            let signed_in = oidc.callback(&cookies.join("; "), &query).await.expect_status(303);
+            assert_eq!(signed_in.header("location"), Some(page));
+            let ended = signed_in.headers("set-cookie");
+            assert!(ended.iter().any(|cookie| cookie.starts_with("mailonce-next=;")), "{ended:?}");
+        }
+        for page in HOSTILE_PAGES {
+            let next = next_query(page);
+            let options = oidc.get(&format!("/sign-in?{next}"), "").await.expect_status(200);
+            assert!(options.text.contains("href=\"/sign-in/oidc\""), "{page}: {}", options.text);
+            let (cookies, query) = oidc.authorize_for(&format!("/sign-in/oidc?{next}"), "").await;
+            assert_eq!(cookies.len(), 1, "{cookies:?}");
+            // Also when somebody wrote the cookie.
+            let forged = format!("{}; mailonce-{next}", cookies[0]);
+            let signed_in = oidc.callback(&forged, &query).await.expect_status(303);
+            assert_eq!(signed_in.header("location"), Some("/"), "{page}");
+        }
+        // The page of a sign-in that was not finished is forgotten.
+        let stale = format!("mailonce-{}", next_query(NEXT_PAGES[1]));
+        let (cookies, _) = oidc.authorize_for("/sign-in/oidc", &stale).await;
+        assert_eq!(cookies[1], "mailonce-next=");
+        let (cookie, query) = oidc.authorize().await;
+        let state = query.split_once('&').unwrap().1;
+        let denied = oidc.callback(&format!("{cookie}; {stale}"), &format!("error=access_denied&{state}")).await;
+        let again = format!("href=\"/sign-in?{}\"", next_query(NEXT_PAGES[1]));
+        assert!(denied.text.contains(&again), "{}", denied.text);
     }
 
     async fn only_what_may_be_forged_counts_as_a_failed_authentication(world) {

@@ -17,6 +17,36 @@ use crate::fixtures::{
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 
+/// Pages to which a sign-in leads when it is asked to.
+pub(crate) const NEXT_PAGES: [&str; 3] = [
+    "/emails/01890a5d-ac96-774b-bcce-b302099a8057",
+    "/needs-you/01890a5d-ac96-774b-bcce-b302099a8057",
+    "/oauth/authorize?client_id=1&redirect_uri=https%3A%2F%2Frobot.test%2Fcb&state=s%261",
+];
+
+/// Pages to which a sign-in must not lead.
+pub(crate) const HOSTILE_PAGES: [&str; 14] = [
+    "",
+    "//evil.example",
+    "https://evil.example",
+    "\\\\evil.example",
+    "/emails//evil.example",
+    "/emails/%0d%0aSet-Cookie:x=1",
+    "/emails/01890a5d-ac96-774b-bcce-b302099a8057/../../sign-in",
+    "/needs-you//evil.example",
+    "/needs-you/01890a5d-ac96-774b-bcce-b302099a8057\r\nSet-Cookie: x=1",
+    "/needs-you/01890a5d-ac96-774b-bcce-b302099a8057/../..//evil.example",
+    "/oauth/authorize/..//evil.example?x=1",
+    "/oauth/authorize?x=1\r\nSet-Cookie: x=1",
+    "https://evil.example/oauth/authorize?x=1",
+    "javascript:alert(1)",
+];
+
+/// The query that asks a sign-in to lead to a page.
+pub(crate) fn next_query(page: &str) -> String {
+    url::form_urlencoded::Serializer::new(String::new()).append_pair("next", page).finish()
+}
+
 /// A person who signed in.
 pub(crate) struct Browser {
     pub(crate) cookie: String,
@@ -266,6 +296,27 @@ over_every_engine! {
         world.call(get(&fresh).anonymous()).await.expect_status(200);
         world.advance_clock(1_000);
         world.call(emails(&old)).await.expect_problem(401, "session_ended");
+    }
+
+    async fn a_sign_in_link_leads_to_the_page_that_was_asked_for_and_to_no_other_site(world) {
+        let ada = add_person(&world, "Ada", "viewer").await;
+        let lands_on = async |query: &str| {
+            let path = format!("{}?{query}", create_link(&world, &ada).await);
+            let signed_in = world.call(post(&path).anonymous()).await.expect_status(303);
+            signed_in.header("location").unwrap().to_owned()
+        };
+        for page in NEXT_PAGES {
+            assert_eq!(lands_on(&next_query(page)).await, page);
+            let options = world.call(get(&format!("/sign-in?{}", next_query(page))).anonymous()).await.expect_status(200);
+            assert!(options.text.contains(&format!("href=\"{}\"", page.replace('&', "&amp;"))), "{}", options.text);
+        }
+        for page in HOSTILE_PAGES {
+            assert_eq!(lands_on(&next_query(page)).await, "/", "{page}");
+            let options = world.call(get(&format!("/sign-in?{}", next_query(page))).anonymous()).await.expect_status(200);
+            assert!(!options.text.contains("href="), "{page}: {}", options.text);
+        }
+        assert_eq!(lands_on(&format!("next={}", NEXT_PAGES[0])).await, NEXT_PAGES[0], "as the demo writes it");
+        assert_eq!(lands_on("next=//evil.example").await, "/");
     }
 
     async fn whoever_is_signed_in_as_a_person_does_not_become_an_operator_with_them(world) {

@@ -176,6 +176,8 @@ over_every_engine! {
         for _ in 0..2 {
             let shown = world.call(get(&path).anonymous()).await.expect_status(409);
             assert!(shown.text.contains("changed") && !shown.text.contains("<form"), "{}", shown.text);
+            let sign_in = format!("href=\"/sign-in?next=%2Fneeds-you%2F{}\"", str_field(&asked, "id"));
+            assert!(shown.text.contains(&sign_in), "{}", shown.text);
             press(&world, &path, &[("as", "release"), ("rev", "1")]).await.expect_status(409);
         }
         assert_eq!(world.email(&held.string_field("id")).await["state"], "held");
@@ -237,7 +239,8 @@ over_every_engine! {
         press(&world, &his, &[("as", "release"), ("rev", "1")]).await.expect_status(410);
         world.advance_clock(72 * HOUR);
         let expired = press(&world, &hers, &[("as", "release"), ("rev", "1")]).await.expect_status(410);
-        assert!(expired.text.contains("has expired"), "{}", expired.text);
+        let sign_in = format!("href=\"/sign-in?next=%2Fneeds-you%2F{}\"", str_field(&asked, "id"));
+        assert!(expired.text.contains("has expired") && expired.text.contains(&sign_in), "{}", expired.text);
         assert_eq!(world.email(&email).await["state"], "held");
         assert_ne!(link_path(&world, &asked, &ada).await, hers, "an expired link is replaced");
         let path = format!("/v1/escalations/{}/approval-links", str_field(&asked, "id"));
