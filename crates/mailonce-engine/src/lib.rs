@@ -77,6 +77,7 @@
 //! | [`escalations`](conversation::escalations), `escalation_worker` | questions for a person |
 //! | `decisions` | carries out what a person decided, once |
 //! | [`approval_links`](conversation::approval_links), `approval_emails` | links that decide a question, and their emails |
+//! | `exposed_links` | ends approval links that reach an inbox |
 //! | [`notification_targets`](conversation::notification_targets) | where cards with questions are posted |
 //! | `notifications`, `notification_recipients`, `notification_attempts` | who is told about a question, and when |
 //! | `notification_order`, `notification_progress` | the order of people, and what was told already |

@@ -62,6 +62,9 @@ pub struct ApprovalLink {
     /// How often the addressee had signed out everywhere before; 0 for a target.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sign_outs: u32,
+    /// Whether it ended early, because it reached an inbox, where programs could read it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
 }
 
 /// How far an addressee was told.
@@ -85,6 +88,13 @@ impl Notification {
 }
 
 impl ApprovalLink {
+    /// The link after it ended early. Its addressee is not told again: a forwarded email would be forwarded again.
+    #[must_use]
+    pub fn withdraw(self) -> Self {
+        let notification = self.notification.map(|notification| Notification { due_at: None, ..notification });
+        Self { withdrawn: true, notification, ..self }
+    }
+
     /// The name of the record. Each addressee has one link for each question.
     pub fn record_name(escalation: Uuid, addressee: Addressee) -> String {
         format!("{escalation} {}", addressee.id())

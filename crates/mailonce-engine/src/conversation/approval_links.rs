@@ -24,7 +24,6 @@ use mailonce_core::{
     time::Time,
 };
 use std::{net::IpAddr, sync::Arc};
-use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use crate::{
@@ -34,7 +33,6 @@ use crate::{
         escalations::{DecisionRequest, EscalationView},
     },
     runtime::{
-        hex::hex,
         keyed_call::{KeyedCall, operation},
         problems::{key_mismatch, unavailable},
         records,
@@ -63,7 +61,7 @@ pub enum LinkState {
     Open,
     /// The question was decided, or needs no decision any more.
     Decided,
-    /// The link has expired, or its addressee may no longer decide.
+    /// The link has expired, reached an inbox, or its addressee may no longer decide.
     Expired,
     /// Something else would be sent than the addressee was told about.
     Changed,
@@ -170,7 +168,7 @@ impl Notifications {
         let name = ApprovalLink::record_name(view.id, addressee);
         if let Some(record) = self.ctx.store.record_by_name(team, kind, &name).await.map_err(unavailable)? {
             let known: ApprovalLink = records::decode(&record)?;
-            let has_ended = self.addressee_name(&record, &known).await?.is_none();
+            let has_ended = known.withdrawn || self.addressee_name(&record, &known).await?.is_none();
             if self.ctx.time.later_time() < known.expires_at && known.digest == preview_digest(view) && !has_ended {
                 return Ok((self.new_link(&record, &known), false));
             }
@@ -191,7 +189,8 @@ impl Notifications {
         let (now, escalation) = (self.ctx.now(), view.id);
         let (digest, expires_at) = (preview_digest(view), link_expiry(view, now));
         let sign_outs = self.sign_outs_of(team, addressee).await?;
-        let link = ApprovalLink { escalation, addressee, digest, expires_at, notification, sign_outs };
+        let link =
+            ApprovalLink { escalation, addressee, digest, expires_at, notification, sign_outs, withdrawn: false };
         let record = Record {
             team,
             kind: RecordKind::ApprovalLink,
@@ -215,15 +214,12 @@ impl Notifications {
     }
 
     pub(super) fn link_token(&self, id: Uuid) -> String {
-        format!("{}-{}", id.simple(), hex(&self.ctx.secret.mac("approval-link", &[id.as_bytes()])))
+        self.ctx.approval_link_token(id)
     }
 
     /// The id of the link of a token that this server made. It reads nothing, so that forged tokens cost little.
     pub fn check_link_token(&self, token: &str) -> Result<Uuid, Problem> {
-        let (id, _) = token.split_once('-').ok_or_else(unknown_link)?;
-        let id = Uuid::try_parse(id).map_err(|_not_an_id| unknown_link())?;
-        let is_right: bool = token.as_bytes().ct_eq(self.link_token(id).as_bytes()).into();
-        if is_right { Ok(id) } else { Err(unknown_link()) }
+        self.ctx.approval_link_id(token).ok_or_else(unknown_link)
     }
 
     /// The record of a token.
@@ -269,7 +265,7 @@ impl Notifications {
         let state = match (&addressee, view.escalation.state) {
             (_, state) if state != EscalationState::Open => LinkState::Decided,
             (None, _) => LinkState::Expired,
-            _ if link.expires_at <= self.ctx.time.later_time() => LinkState::Expired,
+            _ if link.withdrawn || link.expires_at <= self.ctx.time.later_time() => LinkState::Expired,
             _ if preview_digest(&view) != link.digest => LinkState::Changed,
             _ => LinkState::Open,
         };
@@ -312,7 +308,8 @@ impl Notifications {
             let page = page.map_err(unavailable)?;
             for record in page.rows.iter().filter(|record| record.id != own.id) {
                 let other: ApprovalLink = records::decode(record)?;
-                if other.addressee != link.addressee || other.expires_at <= now || other.escalation == link.escalation {
+                let has_ended = other.withdrawn || other.expires_at <= now;
+                if other.addressee != link.addressee || has_ended || other.escalation == link.escalation {
                     continue;
                 }
                 if self.is_open(own.team, other.escalation).await?

@@ -6,6 +6,7 @@ pub(crate) mod decisions;
 pub(crate) mod diff;
 pub(crate) mod escalation_worker;
 pub mod escalations;
+pub(crate) mod exposed_links;
 pub mod links;
 pub mod mailbox_reader;
 mod notification_attempts;

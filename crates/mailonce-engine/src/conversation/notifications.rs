@@ -212,6 +212,7 @@ impl Notifications {
             Some((link, record))
                 if link.digest == preview_digest(&view)
                     && !recipient.has_ended(&record, &link)
+                    && !link.withdrawn
                     && now < link.expires_at =>
             {
                 let link = match notification_of(&link, asked) {

@@ -5,6 +5,7 @@
 //! cannot be processed becomes a dead letter. It keeps its bytes and can be replayed.
 
 use crate::{
+    conversation::exposed_links::possible_tokens_in,
     inbound::{Inbound, collect::MAX_FETCH_ATTEMPTS},
     inbox::parties::{parties, party},
     runtime::{
@@ -45,6 +46,7 @@ use mailonce_mail::{
 };
 use sha2::{Digest as _, Sha256};
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -84,6 +86,8 @@ struct ParsedDelivery {
     content_hash: [u8; 32],
     thread_names: Vec<[u8; 32]>,
     artifacts: artifact::ExtractedArtifacts,
+    /// What may be tokens of approval links.
+    possible_tokens: BTreeSet<String>,
     parsed: ParsedMail,
 }
 
@@ -158,7 +162,8 @@ fn parse_delivery(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> ParsedDeliv
     let thread_names = parsed.message_id.iter().chain(&ancestors).take(limits::THREAD_REFERENCES);
     let thread_names = thread_names.map(|id| message_id_hash(id)).collect();
     let content_hash = if parsed.cut.unreadable { Sha256::digest(raw) } else { Sha256::digest(parse::digest(&parsed)) };
-    ParsedDelivery { head, content_hash: content_hash.into(), thread_names, artifacts, parsed }
+    let possible_tokens = possible_tokens_in(raw, &parsed);
+    ParsedDelivery { head, content_hash: content_hash.into(), thread_names, artifacts, possible_tokens, parsed }
 }
 
 /// Header fields that a mail may have only once (RFC 5322 §3.6, RFC 2045 §3 and RFC 2183 §2). The MIME fields are
@@ -466,6 +471,8 @@ impl Inbound {
             return Ok(Some(self.retry_parse_or_dead(delivery, "the parser panicked")));
         };
         crate::failpoint!("mail-parsed");
+        // Before an agent can read the mail.
+        self.ctx.withdraw_approval_links(&parsed_delivery.possible_tokens).await?;
         let parsed = std::mem::take(&mut parsed_delivery.parsed);
         parsed_delivery.head.auth = downgrade_unshown_auth(auth, &parsed);
         parsed_delivery.head.own = self.loop_reason(&inbox, &parsed).await?.map(str::to_owned);

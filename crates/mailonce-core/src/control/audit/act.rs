@@ -176,13 +176,18 @@ impl Act {
         Some(act.with_after(json!({ "expires_at": link.expires_at.to_string(), "loopback_only": link.loopback_only })))
     }
 
-    /// Making a link by which somebody decides a question. Those that workers make are routine.
+    /// Making a link by which somebody decides a question, and its early end. Those that workers make are routine.
     fn of_approval_link(before: Option<&Record>, after: Option<&Record>) -> Option<Self> {
-        let (None, Some(record)) = (before, after) else { return None };
-        let link = serde_json::from_str::<ApprovalLink>(&record.json).ok()?;
+        let parse = |record: &Record| serde_json::from_str::<ApprovalLink>(&record.json).ok();
+        let (team, link) = (after?.team, parse(after?)?);
         let about = format!("escalation/{}", link.escalation);
-        let act = Self::new(Some(record.team), "approval_link.created", about);
-        Some(Self { is_routine: true, ..act.with_after(json!({ "for": link.addressee })) })
+        let for_whom = json!({ "for": link.addressee });
+        let Some(before) = before else {
+            let act = Self::new(Some(team), "approval_link.created", about).with_after(for_whom);
+            return Some(Self { is_routine: true, ..act });
+        };
+        let is_withdrawn = link.withdrawn && !parse(before)?.withdrawn;
+        is_withdrawn.then(|| Self::new(Some(team), "approval_link.withdrawn", about).with_before(for_whom))
     }
 
     /// The end of a connection. Its begin is recorded with its credential, and new tokens are no administration.

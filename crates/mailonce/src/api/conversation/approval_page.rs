@@ -146,8 +146,8 @@ fn write_page(out: &mut String, page: &ApprovalPage, token: &str, fault: Option<
         LinkState::Decided => write_decided(out, page)?,
         LinkState::Expired => writeln!(
             out,
-            "<h1>This link has expired.</h1>\n<p>Links work for 72 hours, and only for people who may decide. The question is \
-             still open: <a href=\"{}\">sign in</a> to decide.</p>",
+            "<h1>This link has expired.</h1>\n<p>Links work for 72 hours, only for people who may decide, and no longer once they \
+             were forwarded to an inbox of this server. The question is still open: <a href=\"{}\">sign in</a> to decide.</p>",
             sign_in_url(page)
         )?,
         LinkState::Changed => writeln!(

@@ -407,6 +407,74 @@ over_every_engine! {
         world.call(post("/v1/escalations").json(&json!({ "question": "?" }))).await.expect_status(201);
     }
 
+    async fn a_link_that_is_forwarded_to_an_inbox_ends_before_anybody_reads_it(world) {
+        let (world, relay) = world_with_relay(world).await;
+        let inbox = world.create_inbox("agent").await;
+        set_emails(&world, json!({ "from": "desk@example.com" })).await;
+        let ada = add_person(&world, "ada", "approver").await;
+        let (email, asked) = send_for_approval(&world, "k", "Invoice 7").await;
+        run_round(&world).await;
+        let link = link_in(&relay.take()[0].1);
+        let withdrawals = async || world.get("/v1/audit?limit=1000&action=approval_link.withdrawn").await.expect_status(200).rows();
+        let forward = async |id: u32, kind: &str, body: &str| {
+            let raw = format!("From: ada@people.example\nMessage-ID: <{id}@p>\nSubject: Fwd\nMIME-Version: 1.0\n{kind}\n\n{body}\n");
+            world.receive_mail(&["agent@agents.test"], &raw).await;
+        };
+        // A token that this server did not make changes nothing.
+        let other = if link.ends_with("0000") { "1111" } else { "0000" };
+        let forged = format!("{PUBLIC_URL}{}{other}", &link[..link.len() - 4]);
+        forward(1, "Content-Type: text/plain", &forged).await;
+        world.call(get(&link).anonymous()).await.expect_status(200);
+        assert!(withdrawals().await.is_empty());
+
+        let (start, end) = link.split_at(link.len() - 20);
+        let html = format!("<p>Approve? <a href=3D\"https://safe.example/?url=3D{PUBLIC_URL}{start}=\n{end}\">here</a></p>");
+        forward(2, "Content-Type: text/html; charset=utf-8\nContent-Transfer-Encoding: quoted-printable", &html).await;
+        let over = world.call(get(&link).anonymous()).await.expect_status(410);
+        assert!(over.text.contains("forwarded to an inbox") && !over.text.contains("<form"), "{}", over.text);
+        press(&world, &link, &[("as", "release"), ("rev", "1")]).await.expect_status(410);
+        assert_eq!(world.email(&email).await["state"], "held");
+        forward(3, "Content-Type: text/plain", &format!("{PUBLIC_URL}{link}")).await;
+        let rows = withdrawals().await;
+        let about = format!("escalation/{}", asked["id"].as_str().unwrap());
+        assert_eq!((rows.len(), &rows[0]["actor"]["kind"], &rows[0]["about"]), (1, &json!("system"), &json!(about)), "{rows:?}");
+        assert_eq!(rows[0]["before"]["for"]["person"], json!(ada), "{rows:?}");
+        let filed = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.expect_status(200);
+        assert_eq!(filed.rows().len(), 3, "the messages are filed");
+
+        // Nobody is told again, because that email would be forwarded, too. An admin can make another link.
+        world.advance_clock(HOUR);
+        run_round(&world).await;
+        assert!(relay.take().is_empty());
+        let path = format!("/v1/escalations/{}/approval-links", asked["id"].as_str().unwrap());
+        let made = world.post(&path, &json!({ "person": ada })).await.expect_status(201).string_field("url");
+        assert!(!made.ends_with(&link), "{made}");
+        press(&world, &made[made.find("/a/").unwrap()..], &[("as", "reject"), ("rev", "1")]).await.expect_status(200);
+    }
+
+    async fn an_attached_notice_ends_all_of_its_links(world) {
+        let (world, relay) = world_with_relay(world).await;
+        world.create_inbox("agent").await;
+        set_emails(&world, json!({ "from": "desk@example.com" })).await;
+        add_person(&world, "ada", "approver").await;
+        for n in 0..2 {
+            world.post("/v1/escalations", &json!({ "question": format!("May I do {n}?") })).await.expect_status(201);
+        }
+        run_round(&world).await;
+        let notice = String::from_utf8(relay.mails.lock().unwrap()[0].bytes.to_vec()).unwrap().replace("\r\n", "\n");
+        let text = relay.take().remove(0).1;
+        let links: Vec<String> = text.match_indices(&format!("{PUBLIC_URL}/a/")).map(|(at, _)| link_in(&text[at..])).collect();
+        assert_eq!(links.len(), 2, "{text}");
+        let raw = format!(
+            "From: ada@people.example\nMessage-ID: <1@p>\nSubject: Fwd\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n\
+             --b\nContent-Type: text/plain\n\nPlease decide.\n--b\nContent-Type: message/rfc822\n\n{notice}\n--b--\n"
+        );
+        world.receive_mail(&["agent@agents.test"], &raw).await;
+        for link in &links {
+            world.call(get(link).anonymous()).await.expect_status(410);
+        }
+    }
+
     async fn only_the_exact_address_of_an_inbox_gets_no_link(world) {
         // Another process created the inbox, so that this one never heard of its domain.
         let inbox = world.post("/v1/inboxes", &json!({ "address": "agent@people.example" })).await.expect_status(201);
