@@ -399,3 +399,33 @@ async fn of_two_nodes_one_decides_and_the_other_says_who() {
         assert_eq!((&seen["state"], &seen["decided_by"]), (&json!("resolved"), &json!(winner)));
     }
 }
+
+/// Nodes do not remember who may decide: whoever was signed out, demoted or removed on one decides nothing on another.
+#[tokio::test]
+async fn a_link_ends_at_once_on_the_other_node() {
+    let world = World::postgres().await;
+    let router = mailonce::api::router(world.node_with_own_store().await, false);
+    let there = async |request: TestRequest| {
+        TestResponse::from_response(router.clone().oneshot(request.build("")).await.unwrap()).await
+    };
+    require_approval(&world).await;
+    let (email, asked) = send_for_approval(&world, "k", "Invoice 7").await;
+    for way in ["sign out", "demote", "remove"] {
+        let ada = add_person(&world, way, "approver").await;
+        let link = link_path(&world, &asked, &ada).await;
+        there(get(&link).anonymous()).await.expect_status(200);
+        world.advance_clock(1);
+        let path = format!("/v1/people/{ada}");
+        let end = match way {
+            "sign out" => post(&format!("{path}/sign-out")).json(&json!({})),
+            "demote" => patch(&path).json(&json!({ "rev": 1, "role": "viewer" })),
+            _ => delete(&path),
+        };
+        world.call(end).await.expect_status(200);
+        let form = post(&link).anonymous().header("content-type", "application/x-www-form-urlencoded");
+        let refused = there(form.raw_body("as=release&rev=1")).await.expect_status(410);
+        assert!(refused.text.contains("has expired"), "{way}: {}", refused.text);
+        there(get(&link).anonymous()).await.expect_status(410);
+    }
+    assert_eq!(world.email(&email).await["state"], "held");
+}
