@@ -81,6 +81,7 @@
 //! | [`notification_targets`](conversation::notification_targets) | where cards with questions are posted |
 //! | `notifications`, `notification_recipients`, `notification_attempts` | who is told about a question, and when |
 //! | `notification_order`, `notification_progress` | the order of people, and what was told already |
+//! | [`notification_state`](conversation::notification_state) | how far a question was told, for administrators |
 //! | [`preview`](conversation::preview) | exactly what would be sent, for the person who approves it |
 //! | `diff`, `word_diff` | line and word differences between two emails or parts |
 //!

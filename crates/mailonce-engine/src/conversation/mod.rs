@@ -13,6 +13,7 @@ mod notification_attempts;
 mod notification_order;
 mod notification_progress;
 mod notification_recipients;
+pub mod notification_state;
 pub mod notification_targets;
 mod notifications;
 pub mod preview;

@@ -72,6 +72,7 @@ impl Escalations {
             Ok(()) => Notification { attempts, due_at: None, sent_at: Some(now) },
             Err(_) => Notification { attempts, due_at: notice.retry_at(now), sent_at: None },
         };
+        self.ctx.metrics.record_approval_notification(&notification);
         let (mut record, mut link) = (notice.record.clone(), notice.link.clone());
         for _ in 0..MAX_CONFLICT_RETRIES {
             link.notification = Some(notification.clone());

@@ -2,6 +2,7 @@
 
 use mailonce_core::{
     control::stop::StopKind,
+    conversation::approval_link::Notification,
     events::{
         endpoint::{EndpointGauge, EndpointState},
         notice::{WebhookError, WebhookVerdict},
@@ -110,6 +111,12 @@ struct OutboxLabels {
     outcome: &'static str,
 }
 
+/// Outcomes are a closed set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ApprovalNotificationLabels {
+    outcome: &'static str,
+}
+
 /// Labels of the panic counter. `worker` is one of a fixed set of names, so the number of time series is bounded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PanicLabels {
@@ -175,6 +182,7 @@ pub struct Metrics {
     handoffs: HandoffMetrics,
     inbound: InboundMetrics,
     notice_attempts: Family<NoticeLabels, Counter>,
+    approval_notifications: Family<ApprovalNotificationLabels, Counter>,
     panics: Family<PanicLabels, Counter>,
     recovered: Family<RecoveryLabels, Counter>,
     search_indexed: Counter,
@@ -189,6 +197,7 @@ impl Default for Metrics {
             handoffs: HandoffMetrics::default(),
             inbound: InboundMetrics::default(),
             notice_attempts: Family::default(),
+            approval_notifications: Family::default(),
             panics: Family::default(),
             recovered: Family::default(),
             search_indexed: Counter::default(),
@@ -255,6 +264,8 @@ impl Metrics {
         );
         registry.register("artifacts", "Codes and links by outcome", metrics.inbound.artifacts.clone());
         registry.register("notice_attempts", "Webhook attempts by outcome", metrics.notice_attempts.clone());
+        let approvals = metrics.approval_notifications.clone();
+        registry.register("approval_notifications", "Attempts to tell somebody of a question", approvals);
         registry.register("outbox_rows", "Rows of outboxes that were tried", metrics.outbox_rows.clone());
         registry.register("worker_panics", "Workers and loops that panicked", metrics.panics.clone());
         registry.register("recovered_work", "Work taken over from dead nodes, by kind", metrics.recovered.clone());
@@ -280,6 +291,16 @@ impl Metrics {
             RowOutcome::Retry { .. } => "retry",
         };
         self.outbox_rows.get_or_create(&OutboxLabels { outcome }).inc();
+    }
+
+    /// Counts an attempt to tell somebody of a question that ended so.
+    pub(crate) fn record_approval_notification(&self, notification: &Notification) {
+        let outcome = match (notification.sent_at, notification.due_at) {
+            (Some(_), _) => "sent",
+            (None, Some(_)) => "retry",
+            (None, None) => "given_up",
+        };
+        self.approval_notifications.get_or_create(&ApprovalNotificationLabels { outcome }).inc();
     }
 
     /// Counts a panic of a worker or a loop.

@@ -10,6 +10,7 @@ use mailonce_core::{
 };
 use mailonce_engine::conversation::{
     escalations::{DecisionRequest, EscalationQuery, EscalationView, NewEscalation},
+    notification_state::NotificationState,
     preview::{Preview, PreviewFile},
 };
 use serde::{Deserialize, Serialize};
@@ -192,6 +193,23 @@ pub(crate) struct SimilarEmailBody {
     diff: Vec<String>,
 }
 
+/// How far people and notification targets were told of a question.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct NotificationStateBody {
+    /// How many were told.
+    sent: u32,
+    /// How many were given up, because the last attempt failed.
+    failed: u32,
+    /// When the next attempt is due; null when none is.
+    next_at: Option<String>,
+}
+
+impl From<NotificationState> for NotificationStateBody {
+    fn from(state: NotificationState) -> Self {
+        Self { sent: state.sent, failed: state.failed, next_at: state.next_at.map(|at| at.to_string()) }
+    }
+}
+
 /// An escalation: a question for a person.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EscalationBody {
@@ -223,6 +241,9 @@ pub(crate) struct EscalationBody {
     email: Option<HeldEmailBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
     similar_email: Option<SimilarEmailBody>,
+    /// How far recipients were told; only when a single escalation is read with the scope `admin`, after the first attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notifications: Option<NotificationStateBody>,
 }
 
 impl EscalationBody {
@@ -259,6 +280,7 @@ impl EscalationBody {
             opened_by: escalation.opened_by.map(|id| id.to_string()),
             email: view.email.as_ref().map(|(email, preview)| HeldEmailBody::of(app, email, preview.clone())),
             similar_email: view.earlier_email.as_ref().map(similar),
+            notifications: None,
         }
     }
 }
@@ -368,7 +390,9 @@ fn escalation_id(text: &str) -> Result<Uuid, Problem> {
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let view = app.engine.escalations.escalation(&auth.caller, escalation_id(&id)?).await?;
-    Ok(Json(EscalationBody::of(&app, &view)).into_response())
+    let notifications = app.engine.notifications.notification_state(&auth.caller, &view).await?;
+    let notifications = notifications.map(NotificationStateBody::from);
+    Ok(Json(EscalationBody { notifications, ..EscalationBody::of(&app, &view) }).into_response())
 }
 
 /// A person's decision.

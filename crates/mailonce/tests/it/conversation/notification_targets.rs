@@ -14,7 +14,7 @@ use crate::{
     fixtures::{
         api_fixture::World,
         conversations::str_field,
-        requests::{delete, patch, post},
+        requests::{delete, get, patch, post},
     },
 };
 
@@ -156,6 +156,41 @@ over_every_engine! {
         assert!(client.take().is_empty(), "it succeeded");
         let body: Value = serde_json::from_slice(&second[0].body).unwrap();
         assert_eq!((&body["type"], &body["escalation"], &body["reason"]), (&json!("approval.requested"), &asked["id"], &json!("approval")));
+    }
+
+    async fn a_target_that_is_given_up_is_shown_and_counted(world) {
+        let (world, client) = world_with_client(world).await;
+        create_target(&world, "webhook").await;
+        *client.status.lock().unwrap() = 503;
+        let (_, asked) = send_for_approval(&world, "k", "Invoice 7").await;
+        let path = format!("/v1/escalations/{}", str_field(&asked, "id"));
+        let read = async || world.get(&path).await.expect_status(200);
+        assert!(read().await.body.get("notifications").is_none());
+        world.engine.notifications.run_notification_round().await;
+        let retry_at = world.timestamp_in(10_000);
+        assert_eq!(read().await["notifications"], json!({ "sent": 0, "failed": 0, "next_at": retry_at }));
+        for _ in 0..8 {
+            world.advance_clock(2 * HOUR);
+            world.engine.notifications.run_notification_round().await;
+        }
+        assert_eq!(client.take().len(), 8);
+        let given_up = read().await;
+        assert_eq!(given_up["notifications"], json!({ "sent": 0, "failed": 1, "next_at": null }));
+        assert!(!given_up.text.contains("/a/"), "{}", given_up.text);
+        let metrics = world.get("/metrics").await.expect_status(200).text;
+        for line in ["{outcome=\"retry\"} 7", "{outcome=\"given_up\"} 1"] {
+            assert!(metrics.contains(&format!("mailonce_approval_notifications_total{line}")), "{metrics}");
+        }
+        // Another target of the same team is told.
+        *client.status.lock().unwrap() = 200;
+        create_target(&world, "slack").await;
+        let (_, asked) = send_for_approval(&world, "l", "Invoice 8").await;
+        world.engine.notifications.run_notification_round().await;
+        let path = format!("/v1/escalations/{}", str_field(&asked, "id"));
+        let told = world.get(&path).await.expect_status(200);
+        assert_eq!(told["notifications"], json!({ "sent": 2, "failed": 0, "next_at": null }));
+        let agent = world.create_api_key(&json!({ "name": "agent", "scopes": ["read", "approve"] })).await;
+        assert!(world.call(get(&path).bearer(&agent)).await.expect_status(200).body.get("notifications").is_none());
     }
 
     async fn a_target_hears_of_no_old_question_and_a_removed_one_decides_nothing(world) {
