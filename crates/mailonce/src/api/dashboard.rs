@@ -8,7 +8,7 @@ use axum::{
     body::Bytes,
     extract::Path,
     http::{HeaderMap, HeaderName, HeaderValue, header},
-    response::{IntoResponse as _, Response},
+    response::{IntoResponse as _, Redirect, Response},
     routing::get,
 };
 use mailonce_core::{
@@ -19,9 +19,14 @@ use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
 };
+use uuid::Uuid;
 
 use super::served_file::{ServedFile, gzip};
-use crate::http::{app::App, problem::ApiError};
+use crate::http::{
+    app::{ApiResult, App},
+    params::PathParam,
+    problem::ApiError,
+};
 
 /// The built files.
 #[derive(rust_embed::Embed)]
@@ -55,6 +60,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// The routes of the pages and their files. They are no part of the API and not in its document.
 pub(super) fn routes() -> Router<App> {
     let mut router = Router::new().route("/", get(page)).route("/assets/{file}", get(asset));
+    router = router.route("/approve/{id}", get(earlier_address_of_question));
     for path in PAGES {
         router = router.route(path, get(page)).route(&format!("{path}/{{*rest}}"), get(page));
     }
@@ -68,6 +74,13 @@ async fn page(headers: HeaderMap) -> Response {
     answer.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     answer.insert(HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin"));
     response
+}
+
+/// The address that the page of a question had before. Older messages link to it.
+async fn earlier_address_of_question(PathParam(id): PathParam) -> ApiResult {
+    let missing = |_not_an_id| Problem::new(Code::NotFound, format!("there is no escalation {}", shorten(&id)));
+    let id = Uuid::try_parse(&id).map_err(missing)?;
+    Ok(Redirect::to(&format!("/needs-you/{id}")).into_response())
 }
 
 async fn asset(Path(file): Path<String>, headers: HeaderMap) -> Response {

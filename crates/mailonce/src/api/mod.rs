@@ -275,7 +275,6 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
         .route("/sign-in/oidc", get(access::oidc_sign_in::start))
         .route("/sign-in/oidc/callback", get(access::oidc_sign_in::finish))
         .route("/sign-in/{token}", get(access::sessions::show_link).post(access::sessions::use_link))
-        .route("/approve/{id}", get(mcp::http::approval_page))
         .route("/mcp", any(mcp::http::serve))
         .route("/mcp/", any(mcp::http::serve));
     if echo {

@@ -6,7 +6,7 @@ use axum::{
     body::Body,
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
-    response::{Html, IntoResponse, Response},
+    response::{IntoResponse, Response},
 };
 use mailonce_core::{
     outbound::email::Channel,
@@ -161,15 +161,4 @@ fn check_accept(headers: &HeaderMap) -> Result<(), McpHttpError> {
         return Ok(());
     }
     Err(McpHttpError::new(406, "the Accept header must allow application/json"))
-}
-
-/// The page on which a person decides an escalation. The page itself holds no data: the person enters an API key with
-/// the scope `admin`, which agents do not have.
-pub(crate) async fn approval_page() -> Response {
-    let mut page = Html(include_str!("approve.html")).into_response();
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
-                  frame-ancestors 'none'; form-action 'none'; base-uri 'none'";
-    page.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    page.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    page
 }

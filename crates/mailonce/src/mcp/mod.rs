@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `json_rpc` | JSON-RPC: requests, notifications, errors |
 //! | `protocol_revision` | detects the protocol revision of a request |
-//! | `http` | the endpoint `/mcp` with its authentication, and the approval page |
+//! | `http` | the endpoint `/mcp` with its authentication |
 //! | `elicitation` | the protocol's request for user input: sends a person to the approval page |
 //! | `progress` | notifications while a tool waits |
 //! | `tools` | the ten tools, their schemas and their results |

@@ -439,6 +439,15 @@ over_every_engine! {
         assert_eq!(world.email(&id).await["state"], "abandoned");
     }
 
+    async fn the_earlier_address_of_a_question_leads_to_the_dashboard(world) {
+        let asked = world.post("/v1/escalations", &json!({ "question": "May I?" })).await.expect_status(201).string_field("id");
+        let moved = world.call(get(&format!("/approve/{asked}")).anonymous()).await.expect_status(303);
+        assert_eq!(moved.header("location"), Some(format!("/needs-you/{asked}").as_str()));
+        for id in ["x", "%2F%2Fevil.example", "..%2F..%2Fevil"] {
+            world.call(get(&format!("/approve/{id}")).anonymous()).await.expect_problem(404, "not_found");
+        }
+    }
+
     async fn a_rule_can_require_approval_by_a_person(world) {
         let rule = |name: &str, field: &str| json!({
             "name": name, "direction": "outbound", "actions": [{ "type": "approve" }],
