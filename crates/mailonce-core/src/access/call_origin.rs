@@ -32,12 +32,14 @@ string_enum! {
         ApiKey = "api_key",
         /// A person who signed in or followed a link.
         Person = "person",
+        /// Whoever used the link that was posted to a notification target. The server does not know who that is.
+        NotificationTarget = "notification_target",
         /// mailonce itself: a command on the server, the configuration, or a worker.
         System = "system",
     }
 }
 
-/// Who acts. The id of a person or an API key is resolved to a name outside of the audit log.
+/// Who acts. The id of a person, a notification target or an API key is resolved to a name outside of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// Its kind.
@@ -76,6 +78,8 @@ pub enum CallerId {
     ApiKey(ApiKeyId),
     /// A person.
     Person(PersonId),
+    /// Whoever used the link of a notification target.
+    NotificationTarget(Uuid),
     /// mailonce itself: `server` or `cli`.
     System(&'static str),
 }
@@ -133,6 +137,11 @@ impl CallOrigin {
         Self { caller: CallerId::Person(person), team: Some(team), from, at }
     }
 
+    /// A call with the link of a notification target.
+    pub fn of_notification_target(target: Uuid, team: TeamId, from: CallSource, at: Time) -> Self {
+        Self { caller: CallerId::NotificationTarget(target), team: Some(team), from, at }
+    }
+
     /// mailonce itself, on behalf of nobody who can be named: `server` or `cli`.
     pub fn of_system(what: &'static str, at: Time) -> Self {
         Self { caller: CallerId::System(what), team: None, from: CallSource::Local(what), at }
@@ -143,6 +152,7 @@ impl CallOrigin {
         let (kind, id) = match &self.caller {
             CallerId::ApiKey(id) => (ActorKind::ApiKey, id.to_string()),
             CallerId::Person(id) => (ActorKind::Person, id.to_string()),
+            CallerId::NotificationTarget(id) => (ActorKind::NotificationTarget, id.to_string()),
             CallerId::System(what) => (ActorKind::System, (*what).to_owned()),
         };
         Actor { kind, id }

@@ -165,10 +165,11 @@ impl AuditLog {
         let keys = self.ctx.store.api_keys(team).await?;
         let named = keys.into_iter().map(|key| (key.id.to_string(), key.details.name));
         names.extend(named.filter(|(id, _)| actors.contains(id)));
-        // The entries about a person keep the name of one who was removed.
-        let people = contents().filter(|content| content.actor.kind == ActorKind::Person);
+        // The entries about a person or a target keep the name of one that was removed.
+        let has_alias = |kind: ActorKind| matches!(kind, ActorKind::Person | ActorKind::NotificationTarget);
+        let people = contents().filter(|content| has_alias(content.actor.kind));
         let people: BTreeSet<&String> = people.map(|content| &content.actor.id).collect();
-        // Whoever decides by the link of a notification target acts as the target.
+        // Older entries have a person as the actor where the link of a target was used.
         let aliases = |id: &&String| ["person", "notification_target"].map(|kind| format!("{kind}/{id}"));
         let people: Vec<String> = people.iter().flat_map(aliases).collect();
         let people = self.ctx.store.audit_names(team, &people).await?;

@@ -369,7 +369,11 @@ impl Notifications {
             return Ok(before);
         }
         let from = CallSource::of_client(client, AliasKey::of(&self.ctx.secret));
-        CallOrigin::of_person(PersonId(link.addressee.id()), record.team, from, self.ctx.now()).set();
+        let (team, now) = (record.team, self.ctx.now());
+        match link.addressee {
+            Addressee::Person(person) => CallOrigin::of_person(person, team, from, now).set(),
+            Addressee::Target(target) => CallOrigin::of_notification_target(target, team, from, now).set(),
+        }
         let request = DecisionRequest { preview_digest: link.digest.clone(), ..request };
         match self.escalations.resolve_escalation(&caller, link.escalation, request, None).await {
             Ok(_) => {

@@ -91,7 +91,9 @@ over_every_engine! {
         assert!(done.text.contains("<strong>#slack</strong> decided"), "{}", done.text);
         assert_eq!(world.email(&email).await["state"], "cancelled");
         let row = world.get("/v1/audit?limit=1000&action=escalation.decided").await.rows().remove(0);
-        assert_eq!((&row["actor"]["id"], &row["names"][&target]), (&json!(target), &json!("#slack")), "{row}");
+        assert_eq!(row["actor"], json!({ "kind": "notification_target", "id": target }), "nobody knows which person it was");
+        assert_eq!(row["names"][&target], "#slack", "{row}");
+        assert_eq!(world.get(&format!("/v1/audit?actor={target}")).await.expect_status(200).rows(), [row]);
         let listed = world.get("/v1/notification-targets").await.expect_status(200);
         assert!(!listed.text.contains("hooks.example.com") && listed.rows().len() == 1, "{}", listed.text);
         assert_eq!(world.get(&format!("/v1/escalations/{}", str_field(&asked, "id"))).await["decided_by"], "#slack");
