@@ -2,6 +2,7 @@
 
 use axum::Router;
 use mailonce::{api::router_with_options, client_address::ClientAddress, http::app::RouterOptions};
+use mailonce_core::{access::call_origin::CallOrigin, key::Key};
 use mailonce_engine::Engine;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use tower::ServiceExt as _;
 use crate::{
     access::people::{Browser, next_query, sign_in_as},
     fixtures::{
-        api_fixture::{DAY, HOUR, MINUTE, SECOND, World},
+        api_fixture::{DAY, HOUR, MINUTE, SECOND, World, mail},
         requests::{TestRequest, TestResponse, delete, get, patch, post},
     },
 };
@@ -400,6 +401,26 @@ over_every_engine! {
         world.advance_clock(30 * DAY);
         expect_oauth_error(site.refresh(&client, &next.refresh).await, 400, "invalid_grant");
         assert_eq!(world.get("/v1/connections").await.rows().len(), 0);
+    }
+
+    /// No tool does today what the audit log records, so the test calls the engine as `/mcp` would.
+    async fn the_audit_log_names_the_person_of_a_connection(world) {
+        let site = Site::of(&world);
+        let (client, ada) = (site.register().await, sign_in_as(&world, "Ada", "admin").await);
+        let tokens = site.connect(&ada, &client, &[]).await;
+        world.send("k", &mail()).await.expect_status(202);
+        world.hand_off_due().await;
+        let (engine, key) = (&world.engine, Key::parse("k").unwrap());
+        let act = async {
+            let resource = format!("{SITE}/mcp");
+            let caller = engine.connections.authenticate_access_token(&tokens.access, &resource).await.unwrap();
+            engine.control.audit.set_call_origin(&caller, None);
+            engine.outbound.forget_key(&caller, &key).await.map(drop).unwrap();
+        };
+        CallOrigin::scope(None, act).await;
+        let row = world.get("/v1/audit?limit=1000&action=key.forgotten").await.expect_status(200).rows().remove(0);
+        assert_eq!(row["actor"], json!({ "kind": "person", "id": ada.person }));
+        assert_eq!(row["names"][&ada.person], "Ada", "{row}");
     }
 
     async fn a_connection_ends_at_the_other_server_within_a_second(world) {
