@@ -140,6 +140,11 @@ impl KeyHash {
         Self::of(team, b"claim", &[key.0.as_bytes()])
     }
 
+    /// The hash of the fingerprint of a claim, which is left of it after an erasure.
+    pub fn of_fingerprint(team: TeamId, fingerprint: &str) -> Self {
+        Self::of(team, b"claim-fingerprint", &[fingerprint.as_bytes()])
+    }
+
     fn of(team: TeamId, domain: &[u8], parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         if !mutant!("key-without-team") {

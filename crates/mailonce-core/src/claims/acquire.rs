@@ -136,8 +136,7 @@ pub struct AcquireResult {
 impl Claim {
     /// The answer for a caller that does not get a new lease. `None` when the claim is free.
     fn answer_without_winning(&self, request: &NewClaim) -> Option<AcquireAnswer> {
-        let differs = |own: &String| request.fingerprint.as_ref().is_some_and(|other| other != own);
-        if self.fingerprint.as_ref().is_some_and(differs) && !mutant!("claim-fingerprint-ignored") {
+        if self.has_other_fingerprint(request.fingerprint.as_ref()) && !mutant!("claim-fingerprint-ignored") {
             return Some(AcquireAnswer::Mismatch);
         }
         if self.is_ended() {

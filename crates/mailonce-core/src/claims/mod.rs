@@ -19,12 +19,14 @@
 //! |---|---|
 //! | [`acquire`] | who gets the claim, and what everybody else is answered |
 //! | [`action`] | commands and facts |
+//! | [`erasure`] | what is left of a claim that named an erased person |
 //! | [`lapse`] | what happens when a lease ends |
 //! | [`offer`] | claims that wait for a worker, with their payload |
 //! | [`period`] | periods that the server computes: days, weeks and months |
 
 pub mod acquire;
 pub mod action;
+pub mod erasure;
 pub mod lapse;
 #[cfg(feature = "failpoints")]
 mod mutants;
@@ -40,7 +42,7 @@ use crate::{
     events::event::{EventKind, NewEvent},
     id::{ApiKeyId, ClaimId, TeamId},
     intent::Intent,
-    key::{Key, KeyHash},
+    key::KeyHash,
     mutant,
     string_enum::string_enum,
     time::Time,
@@ -200,7 +202,7 @@ pub enum ResultPresence {
     None,
     /// It is stored.
     Stored,
-    /// It was too large to store.
+    /// It was too large to store, or was erased.
     Omitted,
 }
 
@@ -212,7 +214,7 @@ pub struct Claim {
     /// Its team.
     pub team: TeamId,
     /// Its key, unique in the team while the claim is remembered. Claims have a key space of their own.
-    pub key: Key,
+    pub key: erasure::ClaimKey,
     /// How often this key was bound. Keys of other systems are derived from it.
     pub bind_number: u32,
     /// What the side effect is about.
@@ -290,7 +292,7 @@ pub struct ClaimClock {
 impl Claim {
     /// The hash under which the ledger stores its key.
     pub fn key_hash(&self) -> KeyHash {
-        KeyHash::of_claim(self.team, &self.key)
+        self.key.hash(self.team)
     }
 
     /// Whether the next caller gets it. The lease may have ended without anybody having noticed; see [`lapse`].
@@ -386,7 +388,7 @@ impl Claim {
     /// Counts a change and describes it.
     fn changed(&mut self, kind: EventKind, now: Time, extra: &Value) -> NewEvent {
         self.rev += 1;
-        let mut data = json!({ "key": self.key.as_str(), "state": self.state.as_str(), "fence": self.fence });
+        let mut data = json!({ "key": self.key.to_string(), "state": self.state.as_str(), "fence": self.fence });
         for (name, flag) in [("may_repeat", self.may_repeat()), ("corrected", self.corrected)] {
             if flag {
                 data[name] = true.into();

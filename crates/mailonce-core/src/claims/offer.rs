@@ -6,7 +6,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 
-use super::{Claim, ClaimChange, ClaimClock, ClaimState, LostHolderPolicy, ResultPresence};
+use super::{Claim, ClaimChange, ClaimClock, ClaimState, LostHolderPolicy, ResultPresence, erasure::ClaimKey};
 use crate::{
     control::stop::{Stop, StopMode, Stops},
     events::event::EventKind,
@@ -144,7 +144,7 @@ impl Claim {
         Self {
             id,
             team,
-            key,
+            key: ClaimKey::Given(key),
             bind_number: earlier_binds + 1,
             intent: None,
             fingerprint: None,

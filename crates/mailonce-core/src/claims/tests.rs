@@ -8,8 +8,12 @@ use super::{
     *,
 };
 use crate::{
-    control::stop::{Stop, StopAuthor, StopMode, StopScope, Stops},
+    control::{
+        erasure::AddressEraser,
+        stop::{Stop, StopAuthor, StopMode, StopScope, Stops},
+    },
     id::StopId,
+    key::{InstallSecret, Key},
 };
 
 const TEAM: TeamId = TeamId(Uuid::from_u128(7));
@@ -263,6 +267,51 @@ fn another_fingerprint_is_a_mismatch_in_every_state() {
     assert_eq!(acquire(&mut claim, &of("200 EUR"), 3), AcquireAnswer::Mismatch);
     assert_eq!(acquire(&mut claim, &of("100 EUR"), 3), AcquireAnswer::Ended);
     assert_eq!(acquire(&mut claim, &request("a"), 3), AcquireAnswer::Ended, "no fingerprint makes no statement");
+}
+
+#[test]
+fn an_erased_claim_answers_as_before_and_has_no_text() {
+    let eraser = AddressEraser::new(&InstallSecret([7; 32]), TEAM, "ann@example.com");
+    let of = |holder: &str, fingerprint: &str| NewClaim {
+        key: Key::parse("invoice-ann@example.com").unwrap(),
+        intent: Some(Intent { kind: "invoice".into(), entity: "Ann Lee".into(), version: 1, period: None }),
+        fingerprint: Some(fingerprint.into()),
+        ..request(holder)
+    };
+    let mut claim = None;
+    let token = win(&mut claim, &of("a", "100 EUR"), 0);
+    assert!(!claim.as_mut().unwrap().erase(&eraser), "its holder still has it");
+    let result = ReportedResult::Stored(b"1".to_vec());
+    assert_eq!(apply(&mut claim, ClaimAction::Complete { token, result }, 1), APPLIED);
+    let mut ended = claim.unwrap();
+    let hash = ended.key_hash();
+    assert!(ended.is_named(&eraser));
+    for _ in 0..2 {
+        assert!(ended.erase(&eraser) && ended.is_erased() && !ended.is_named(&eraser), "{ended:?}");
+    }
+    let stored = serde_json::to_string(&ended).unwrap();
+    assert!(!["ann", "Lee", "EUR"].iter().any(|text| stored.contains(text)), "{stored}");
+    let mut claim: Option<Claim> = Some(serde_json::from_str(&stored).unwrap());
+    assert_eq!(claim.as_ref(), Some(&ended));
+    assert_eq!((ended.key_hash(), ended.result), (hash, ResultPresence::Omitted));
+    assert_eq!(acquire(&mut claim, &of("b", "100 EUR"), 2), AcquireAnswer::Ended);
+    assert_eq!(acquire(&mut claim, &of("b", "200 EUR"), 2), AcquireAnswer::Mismatch);
+}
+
+#[test]
+fn a_free_claim_is_erased_unless_a_worker_needs_its_payload() {
+    let eraser = AddressEraser::new(&InstallSecret([7; 32]), TEAM, "ann@example.com");
+    let mut claim = None;
+    let token = win(&mut claim, &request("a"), 0);
+    let reason = "no answer from ann@example.com".to_owned();
+    assert_eq!(apply(&mut claim, ClaimAction::Fail { token, retryable: true, reason }, 1), APPLIED);
+    let mut offered = claim.clone().unwrap();
+    offered.offer = Some(offer::ClaimOffer { digest: "d".into(), at: Time(1) });
+    assert!(offered.is_named(&eraser) && !offered.erase(&eraser));
+    let free = claim.as_mut().unwrap();
+    assert!(free.erase(&eraser) && !free.is_named(&eraser), "{free:?}");
+    let again = win(&mut claim, &request("b"), 2);
+    assert_eq!((again.fence, complete(&mut claim, again, 3)), (2, APPLIED), "the next caller gets it");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     address::NamedAddress,
-    id::{ApiKeyId, EmailId, TeamId},
+    id::{ApiKeyId, ClaimId, EmailId, TeamId},
     key::InstallSecret,
     string_enum::string_enum,
     time::Time,
@@ -19,7 +19,7 @@ use crate::{
 const ALIAS_DOMAIN: &str = "erased.invalid";
 /// The longest reason of an erasure, in characters.
 pub const MAX_REASON_CHARS: usize = 1_000;
-/// How many emails in doubt an erasure keeps by id. If there are more, it looks for them again.
+/// How many emails in doubt, and how many claims, an erasure keeps by id. If there are more, it looks for them again.
 pub const MAX_OPEN_EMAILS: usize = 1_000;
 
 /// The alias of an address in a team.
@@ -74,6 +74,12 @@ impl AddressEraser {
     /// as `mary-ann@example.com`.
     pub fn is_in(&self, text: &str) -> bool {
         self.find(&text.to_ascii_lowercase(), 0, true).is_some()
+    }
+
+    /// Whether a text may name the address: also where the words before it are joined to it by hyphens, which could be
+    /// another address.
+    pub fn may_be_in(&self, text: &str) -> bool {
+        self.find(&text.to_ascii_lowercase(), 0, false).is_some()
     }
 
     /// Whether a value names the address.
@@ -189,9 +195,11 @@ string_enum! {
         Deliveries = "deliveries",
         /// Erases received messages that name the person.
         Messages = "messages",
+        /// Erases claims that name the person.
+        Claims = "claims",
         /// Erases drafts, suppressions, rules and other records.
         Records = "records",
-        /// Waits until emails in doubt have settled, and erases them.
+        /// Waits until emails in doubt have settled and claims have ended, and erases them.
         Waiting = "waiting",
         /// Erases the data of events.
         Events = "events",
@@ -225,6 +233,8 @@ pub struct ErasureCounts {
     pub messages: u64,
     /// Arrivals without a message that were removed.
     pub deliveries: u64,
+    /// Claims that were erased.
+    pub claims: u64,
     /// Drafts that were removed.
     pub drafts: u64,
     /// Suppressions, list entries, rules and other records that now have the alias.
@@ -260,7 +270,10 @@ pub struct Erasure {
     /// Emails in doubt, which are erased when they have settled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<EmailId>,
-    /// Whether there are more emails in doubt than `open` has.
+    /// Claims that have not ended, which are erased when they have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open_claims: Vec<ClaimId>,
+    /// Whether there are more emails in doubt than `open` has, or more claims than `open_claims` has.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_more_open: bool,
     /// What it did so far.
@@ -283,6 +296,7 @@ impl Erasure {
             stage: ErasureStage::Emails,
             cursor: None,
             open: Vec::new(),
+            open_claims: Vec::new(),
             has_more_open: false,
             counts: ErasureCounts::default(),
             done_at: None,
@@ -302,6 +316,7 @@ impl Erasure {
             stage: ErasureStage::Find,
             cursor: None,
             open: Vec::new(),
+            open_claims: Vec::new(),
             has_more_open: false,
             counts,
             done_at: None,

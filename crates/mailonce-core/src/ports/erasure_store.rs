@@ -12,7 +12,7 @@ use crate::{
     access::call_origin::Alias,
     control::erasure::AddressEraser,
     events::retention::EventRetention,
-    id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
+    id::{ClaimId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     record::Record,
     time::Time,
 };
@@ -29,12 +29,27 @@ pub enum EraseEmailResult {
     Missing,
 }
 
+/// The result of erasing a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum EraseClaimResult {
+    /// Nothing of the person is left in it.
+    Erased,
+    /// It has not ended: its holder, its next worker or a person still needs what it contains.
+    NotEnded,
+    /// No such claim in this team.
+    Missing,
+}
+
 /// Erasing. The module documentation states the rules that every method follows.
 #[async_trait]
 pub trait ErasureStore: Send + Sync + 'static {
     /// Erases a settled email: its head, body, frozen bytes, attempts, evidence, suppressed calls, fingerprints and
     /// search document, and the subject of its thread. Its keys stay bound.
     async fn erase_email(&self, eraser: &AddressEraser, id: EmailId) -> Result<EraseEmailResult>;
+    /// Erases a claim that has ended, or that is free and has no payload: its texts, its result and its payload. Its
+    /// key stays bound.
+    async fn erase_claim(&self, eraser: &AddressEraser, id: ClaimId) -> Result<EraseClaimResult>;
     /// Erases a message: its head, bytes, delivery, artifacts and search document, and the subject of its thread. The
     /// same mail still makes no second message. Returns false when the team has no such message. Recorded in the audit
     /// log when a caller asked for it.

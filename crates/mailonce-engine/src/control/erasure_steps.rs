@@ -33,7 +33,8 @@ pub(super) const BATCH: usize = 100;
 const FILE_IS_REWRITTEN: &str = "rewritten";
 
 /// The function of each stage returns true when the next step can run at once. It returns false when the erasure has to
-/// wait: for an email in doubt, a delivery that is not processed yet, or an inbox whose removal is not finished.
+/// wait: for an email in doubt, a claim that has not ended, a delivery that is not processed yet, or an inbox whose
+/// removal is not finished.
 impl Erasures {
     /// Makes one step of an erasure. Returns false when it has to wait before the next one.
     pub(super) async fn erasure_step(&self, team: TeamId, erasure: &mut Erasure) -> Result<bool, StoreError> {
@@ -43,6 +44,7 @@ impl Erasures {
             ErasureStage::Emails => self.erase_emails(&eraser, erasure).await,
             ErasureStage::Deliveries => self.erase_deliveries(&eraser, erasure).await,
             ErasureStage::Messages => self.erase_messages(&eraser, erasure).await,
+            ErasureStage::Claims => self.erase_claims(&eraser, erasure).await,
             ErasureStage::Records => self.erase_records(&eraser, erasure).await,
             ErasureStage::Waiting => self.erase_settled_emails(&eraser, erasure).await,
             ErasureStage::Events => self.erase_events(&eraser, erasure).await,
@@ -72,7 +74,7 @@ impl Erasures {
     }
 
     /// Continues a stage after a page, or begins the next one.
-    fn continue_after(&self, erasure: &mut Erasure, cursor: Option<String>) -> bool {
+    pub(super) fn continue_after(&self, erasure: &mut Erasure, cursor: Option<String>) -> bool {
         match cursor {
             Some(cursor) => erasure.cursor = Some(cursor),
             None => erasure.next_stage(self.ctx.now()),
@@ -129,15 +131,16 @@ impl Erasures {
         Ok(run_blocking_if_large(usize::MAX, is_named).await.unwrap_or(true))
     }
 
-    /// Erases the emails that have settled by now. Waits while there are others.
+    /// Erases the emails that have settled by now, and the claims that have ended. Waits while there are others.
     async fn erase_settled_emails(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<bool, StoreError> {
-        let has_waited = !erasure.open.is_empty();
+        let has_waited = !erasure.open.is_empty() || !erasure.open_claims.is_empty();
         for id in std::mem::take(&mut erasure.open) {
             if let Some(email) = self.ctx.store.email(eraser.team, id).await? {
                 self.erase_email(eraser, &email, erasure).await?;
             }
         }
-        if !erasure.open.is_empty() {
+        self.erase_ended_claims(eraser, erasure).await?;
+        if !erasure.open.is_empty() || !erasure.open_claims.is_empty() {
             return Ok(false);
         }
         if std::mem::take(&mut erasure.has_more_open) {
@@ -145,7 +148,8 @@ impl Erasures {
             return Ok(true);
         }
         if has_waited {
-            // A bounce of what was in doubt may have suppressed the address since.
+            // A bounce of what was in doubt may have suppressed the address since, and somebody may have been asked
+            // about a claim.
             erasure.stage = ErasureStage::Records;
             return Ok(true);
         }
@@ -359,6 +363,9 @@ impl Erasures {
             _ => return Ok(false),
         };
         let id = |field: &str| json[field].as_str().and_then(|id| id.parse::<Uuid>().ok());
+        if let Some(id) = id("claim") {
+            return self.is_claim_erased(record.team, id).await;
+        }
         let both_are_one = record.kind == RecordKind::Labels;
         let is_email_erased = match id("email") {
             Some(id) => self.is_email_erased(record.team, id).await?,
@@ -416,6 +423,7 @@ impl Erasures {
         }
         let came_at = match event.event.kind.subject_type() {
             "email" | "key" => store.email(team, EmailId(id)).await?.map(|email| email.head.created_at),
+            "claim" => self.claim_without_result(team, id).await?.map(|claim| claim.created_at),
             "message" => store.message(team, MessageId(id)).await?.map(|message| message.received_at),
             "artifact" => match store.artifact(team, ArtifactId(id)).await? {
                 Some(artifact) => store.message(team, artifact.message).await?.map(|message| message.received_at),
@@ -448,13 +456,16 @@ impl Erasures {
             "artifact" if self.ctx.store.artifact(team, ArtifactId(id)).await?.is_none() => {
                 strip_artifact_event(data);
             }
+            "claim" => self.strip_claim_event(team, id, data).await?,
             "escalation" => {
                 let email = data.pointer("/about/email").and_then(Value::as_str).and_then(|id| id.parse().ok());
                 let message = data.pointer("/about/message").and_then(Value::as_str).and_then(|id| id.parse().ok());
-                let is_erased = match (email, message) {
-                    (Some(id), _) => self.is_email_erased(team, id).await?,
-                    (None, Some(id)) => self.ctx.store.message(team, MessageId(id)).await?.is_none(),
-                    (None, None) => false,
+                let claim = data.pointer("/about/claim").and_then(Value::as_str).and_then(|id| id.parse().ok());
+                let is_erased = match (claim, email, message) {
+                    (Some(id), _, _) => self.is_claim_erased(team, id).await?,
+                    (None, Some(id), _) => self.is_email_erased(team, id).await?,
+                    (None, None, Some(id)) => self.ctx.store.message(team, MessageId(id)).await?.is_none(),
+                    (None, None, None) => false,
                 };
                 if is_erased && let Some(about) = data.get_mut("about") {
                     remove_fields(about, &["question", "entity"]);

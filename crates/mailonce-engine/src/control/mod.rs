@@ -6,7 +6,7 @@
 //! | `lists` | allow and block lists |
 //! | [`audit`] | who changed what: reading the log, and its retention |
 //! | [`budgets`] | budgets, and what an email counts for in them |
-//! | [`erasures`], `erasure_steps`, `erasure_find` | erasing a person |
+//! | [`erasures`], `erasure_steps`, `erasure_find`, `erasure_claims` | erasing a person |
 //! | `retention` | deletes bodies, received mail and events early |
 //! | [`stops`] | switches that keep email from leaving |
 //! | [`policy_trace`] | what each check decided about an email |
@@ -16,6 +16,7 @@
 
 pub mod audit;
 pub mod budgets;
+mod erasure_claims;
 mod erasure_find;
 mod erasure_steps;
 pub mod erasures;

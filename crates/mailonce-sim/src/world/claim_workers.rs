@@ -368,7 +368,7 @@ pub(super) async fn read_claims(cluster: &SimulatedCluster) -> Result<Vec<ClaimR
         rows.push(ClaimRow {
             id: claim.id.to_string(),
             team: team_name(team),
-            key: claim.key.as_str().to_owned(),
+            key: claim.key.to_string(),
             state: claim.state.as_str().to_owned(),
             leased: claim.lease.is_some(),
             fingerprint: claim.fingerprint.clone().unwrap_or_default(),

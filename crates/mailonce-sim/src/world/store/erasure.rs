@@ -6,9 +6,9 @@ use mailonce_core::{
     access::call_origin::Alias,
     control::erasure::AddressEraser,
     events::retention::EventRetention,
-    id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
+    id::{ClaimId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     ports::{
-        erasure_store::{EraseEmailResult, ErasureStore},
+        erasure_store::{EraseClaimResult, EraseEmailResult, ErasureStore},
         store::Result,
     },
     record::Record,
@@ -21,6 +21,10 @@ use serde_json::Value;
 impl ErasureStore for FaultyStore {
     async fn erase_email(&self, eraser: &AddressEraser, id: EmailId) -> Result<EraseEmailResult> {
         self.call_with_faults("erase_email", true, self.inner.erase_email(eraser, id)).await
+    }
+
+    async fn erase_claim(&self, eraser: &AddressEraser, id: ClaimId) -> Result<EraseClaimResult> {
+        self.call_with_faults("erase_claim", true, self.inner.erase_claim(eraser, id)).await
     }
 
     async fn erase_message(&self, team: TeamId, id: MessageId, now: Time) -> Result<bool> {

@@ -8,11 +8,12 @@ use mailonce_core::{
         action::{ClaimAction, ClaimActionResult, ClaimActionStatus},
         offer::{NewOffer, OfferResult},
     },
+    control::erasure::AddressEraser,
     id::{ClaimId, TeamId},
     key::KeyHash,
     limits,
     operation::{IdempotentResult, KeyedOperation},
-    ports::{claim_store::ClaimStore, store::Result},
+    ports::{claim_store::ClaimStore, erasure_store::EraseClaimResult, store::Result},
     time::Time,
 };
 use std::collections::BTreeMap;
@@ -36,6 +37,19 @@ impl ClaimTables {
 
     fn by_id(&self, team: TeamId, id: ClaimId) -> Option<&Claim> {
         self.claims.get(&id).filter(|claim| claim.team == team)
+    }
+
+    /// Erases a claim that nobody needs any more, with its result and its payload.
+    pub(crate) fn erase(&mut self, eraser: &AddressEraser, id: ClaimId) -> EraseClaimResult {
+        let Some(claim) = self.claims.get_mut(&id).filter(|claim| claim.team == eraser.team) else {
+            return EraseClaimResult::Missing;
+        };
+        if !claim.erase(eraser) {
+            return EraseClaimResult::NotEnded;
+        }
+        self.results.remove(&id);
+        self.payloads.remove(&id);
+        EraseClaimResult::Erased
     }
 
     fn forget(&mut self, id: ClaimId, now: Time) {

@@ -6,12 +6,12 @@ use mailonce_core::{
     control::{audit::act::Act, erasure::AddressEraser},
     events::retention::EventRetention,
     handoff::Attempt,
-    id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
+    id::{ClaimId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbound::delivery::{Delivery, DeliveryState},
     inbox::message::Message,
     outbound::email::Email,
     ports::{
-        erasure_store::{EraseEmailResult, ErasureStore},
+        erasure_store::{EraseClaimResult, EraseEmailResult, ErasureStore},
         store::Result,
     },
     record::Record,
@@ -130,6 +130,10 @@ impl ErasureStore for Memory {
         let (result, email) = self.lock_tables().erase_email(eraser, id);
         email.iter().for_each(|email| self.notify_email_changed(email));
         Ok(result)
+    }
+
+    async fn erase_claim(&self, eraser: &AddressEraser, id: ClaimId) -> Result<EraseClaimResult> {
+        Ok(self.lock_tables().claims.erase(eraser, id))
     }
 
     async fn erase_message(&self, team: TeamId, id: MessageId, now: Time) -> Result<bool> {

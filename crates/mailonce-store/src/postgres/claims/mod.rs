@@ -12,13 +12,13 @@ use mailonce_core::{
         action::{ClaimAction, ClaimActionResult, ClaimActionStatus},
         offer::{NewOffer, OfferResult},
     },
-    control::stop::Stops,
+    control::{erasure::AddressEraser, stop::Stops},
     events::event::NewEvent,
     id::{ClaimId, TeamId},
     key::KeyHash,
     limits,
     operation::{IdempotentResult, KeyedOperation},
-    ports::{claim_store::ClaimStore, store::Result},
+    ports::{claim_store::ClaimStore, erasure_store::EraseClaimResult, store::Result},
     time::Time,
 };
 use tokio_postgres::{Row, types::ToSql};
@@ -59,6 +59,7 @@ const UPDATE: &str = "
     UPDATE claims SET state = $2, due_at = $3, forget_at = $4, claim = $5, result = COALESCE($6, result),
            payload = COALESCE($7, payload)
      WHERE id = $1";
+const ERASE: &str = "UPDATE claims SET claim = $2, result = NULL, payload = NULL WHERE id = $1";
 const REMOVE: &str = "DELETE FROM claims WHERE id = $1";
 const BINDS: &str = "SELECT binds FROM claim_tombstones WHERE team = $1 AND key = $2";
 const ADD_TOMBSTONE: &str = "
@@ -235,6 +236,21 @@ async fn apply(
     audit_chain::record_act(&tx, act.as_ref().filter(|_| is_applied), clock.now).await?;
     shared.commit(tx, 1).await?;
     Ok(IdempotentResult::Done(ClaimActionResult::Done(change.answer, Box::new(claim))))
+}
+
+/// Erases a claim that nobody needs any more, with its result and its payload.
+pub(crate) async fn erase(shared: &SharedState, eraser: &AddressEraser, id: ClaimId) -> TxResult<EraseClaimResult> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let Some(mut claim) = list(&tx, BY_ID_LOCKED, &[&eraser.team.0, &id.0]).await?.pop() else {
+        return Ok(EraseClaimResult::Missing);
+    };
+    if !claim.erase(eraser) {
+        return Ok(EraseClaimResult::NotEnded);
+    }
+    execute(&tx, ERASE, &[&id.0, &write_json(&claim)?]).await?;
+    shared.commit(tx, 1).await?;
+    Ok(EraseClaimResult::Erased)
 }
 
 async fn read(shared: &SharedState, team: TeamId, id: ClaimId) -> TxResult<Option<(Claim, Option<Vec<u8>>)>> {

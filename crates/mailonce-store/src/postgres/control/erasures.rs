@@ -7,12 +7,12 @@ use mailonce_core::{
     control::{audit::act::Act, erasure::AddressEraser},
     events::retention::EventRetention,
     handoff::{Evidence, HandoffProgress},
-    id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
+    id::{ClaimId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbound::delivery::DeliveryState,
     inbox::artifact::Consumption,
     outbound::email::Email,
     ports::{
-        erasure_store::{EraseEmailResult, ErasureStore},
+        erasure_store::{EraseClaimResult, EraseEmailResult, ErasureStore},
         store::Result,
     },
     record::Record,
@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use crate::postgres::{
-    Postgres, SharedState,
+    Postgres, SharedState, claims,
     control::audit_chain,
     conversation::row::{lock_message_and_thread, read_thread, thread_columns},
     error::{TxResult, call_until_final},
@@ -354,6 +354,10 @@ async fn forget_reply_tally(shared: &SharedState, team: TeamId, person: Uuid) ->
 impl ErasureStore for Postgres {
     async fn erase_email(&self, eraser: &AddressEraser, id: EmailId) -> Result<EraseEmailResult> {
         into_store_result(call_until_final!(erase_email(&self.shared, eraser, id)))
+    }
+
+    async fn erase_claim(&self, eraser: &AddressEraser, id: ClaimId) -> Result<EraseClaimResult> {
+        into_store_result(call_until_final!(claims::erase(&self.shared, eraser, id)))
     }
 
     async fn erase_message(&self, team: TeamId, id: MessageId, now: Time) -> Result<bool> {

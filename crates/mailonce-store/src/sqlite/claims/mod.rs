@@ -9,12 +9,12 @@ use mailonce_core::{
         action::{ClaimAction, ClaimActionResult, ClaimActionStatus},
         offer::{NewOffer, OfferResult},
     },
-    control::stop::Stops,
+    control::{erasure::AddressEraser, stop::Stops},
     id::{ClaimId, TeamId},
     key::KeyHash,
     limits,
     operation::{IdempotentResult, KeyedOperation},
-    ports::{claim_store::ClaimStore, store::Result},
+    ports::{claim_store::ClaimStore, erasure_store::EraseClaimResult, store::Result},
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
@@ -24,6 +24,7 @@ use super::Sqlite;
 use crate::sqlite::{
     control::{audit, stops},
     outbound::key_bindings::{self, unknown_team_error},
+    rows::to_json,
     schema::store_error,
     write_session::WriteSession,
 };
@@ -45,6 +46,7 @@ const SAVE: &str = "INSERT INTO claims (id, team, key, state, due_at, forget_at,
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO UPDATE \
      SET state = ?4, due_at = ?5, forget_at = ?6, claim = ?7, result = COALESCE(?8, result), \
          payload = COALESCE(?9, payload)";
+const ERASE: &str = "UPDATE claims SET claim = ?2, result = NULL, payload = NULL WHERE id = ?1";
 const REMOVE: &str = "DELETE FROM claims WHERE id = ?1";
 const BINDS: &str = "SELECT binds FROM claim_tombstones WHERE team = ?1 AND key = ?2";
 const ADD_TOMBSTONE: &str = "INSERT INTO claim_tombstones (team, key, binds, forgotten_at) VALUES (?1, ?2, ?3, ?4) \
@@ -186,6 +188,19 @@ fn apply(
     let done =
         change.claim.map_or(ClaimActionResult::Missing, |claim| ClaimActionResult::Done(answer, Box::new(claim)));
     Ok(IdempotentResult::Done(done))
+}
+
+/// Erases a claim that nobody needs any more, with its result and its payload.
+pub(crate) fn erase(ledger: &WriteSession<'_>, eraser: &AddressEraser, id: ClaimId) -> Result<EraseClaimResult> {
+    let Some(number) = ledger.team_number(eraser.team) else { return Ok(EraseClaimResult::Missing) };
+    let Some(mut claim) = find(ledger.conn, BY_ID, params![number, id.0.as_bytes()])? else {
+        return Ok(EraseClaimResult::Missing);
+    };
+    if !claim.erase(eraser) {
+        return Ok(EraseClaimResult::NotEnded);
+    }
+    ledger.execute(ERASE, params![id.0.as_bytes(), to_json(&claim)?])?;
+    Ok(EraseClaimResult::Erased)
 }
 
 /// Claims whose lease or policy's pause has ended. Policies wait while the time is not confirmed.

@@ -6,12 +6,12 @@ use mailonce_core::{
     control::{audit::act::Act, erasure::AddressEraser},
     events::retention::EventRetention,
     handoff::{Attempt, Evidence},
-    id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId, ordered_bits},
+    id::{ClaimId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId, ordered_bits},
     inbound::delivery::DeliveryState,
     inbox::{artifact::Consumption, message::Message},
     outbound::email::Email,
     ports::{
-        erasure_store::{EraseEmailResult, ErasureStore},
+        erasure_store::{EraseClaimResult, EraseEmailResult, ErasureStore},
         store::Result,
     },
     record::Record,
@@ -21,7 +21,7 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 
 use crate::sqlite::{
-    Sqlite,
+    Sqlite, claims,
     control::audit,
     conversation::threads,
     events::{event_log, event_retention},
@@ -343,6 +343,11 @@ impl ErasureStore for Sqlite {
     async fn erase_email(&self, eraser: &AddressEraser, id: EmailId) -> Result<EraseEmailResult> {
         let eraser = eraser.clone();
         self.run_erasing(move |ledger| erase_email(ledger, &eraser, id)).await
+    }
+
+    async fn erase_claim(&self, eraser: &AddressEraser, id: ClaimId) -> Result<EraseClaimResult> {
+        let eraser = eraser.clone();
+        self.run_erasing(move |ledger| claims::erase(ledger, &eraser, id)).await
     }
 
     async fn erase_message(&self, team: TeamId, id: MessageId, now: Time) -> Result<bool> {

@@ -425,7 +425,7 @@ pub(crate) struct ClaimBody {
     payload: Option<ExactJson>,
     /// When an outbox offered it. Null for other claims.
     offered_at: Option<String>,
-    /// Whether the result was too large to keep.
+    /// Whether there was a result that is not stored: it was too large, could not be read or was erased.
     result_omitted: bool,
     /// Why it failed.
     reason: Option<String>,

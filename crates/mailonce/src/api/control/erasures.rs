@@ -43,6 +43,8 @@ pub(crate) struct ErasureCountsBody {
     messages: u64,
     /// Arrivals without a message that were removed.
     deliveries: u64,
+    /// Claims that were erased.
+    claims: u64,
     /// Drafts that were removed.
     drafts: u64,
     /// Suppressions, list entries, rules and other records in which the alias replaced the address.
@@ -55,8 +57,9 @@ pub(crate) struct ErasureCountsBody {
 
 impl From<ErasureCounts> for ErasureCountsBody {
     fn from(counts: ErasureCounts) -> Self {
-        let ErasureCounts { cancelled, emails, messages, deliveries, drafts, records, events, audit_names } = counts;
-        Self { cancelled, emails, messages, deliveries, drafts, records, events, audit_names }
+        let ErasureCounts { cancelled, emails, messages, deliveries, claims, drafts, records, events, audit_names } =
+            counts;
+        Self { cancelled, emails, messages, deliveries, claims, drafts, records, events, audit_names }
     }
 }
 
@@ -66,15 +69,15 @@ pub(crate) struct ErasureBody {
     id: String,
     /// `running` or `done`.
     state: &'static str,
-    /// What it is working on: `emails`, `deliveries`, `messages`, `records`, `waiting`, `events`, `names`, `storage` or
-    /// `done`. `waiting` lasts until emails in doubt have settled.
+    /// What it is working on: `emails`, `deliveries`, `messages`, `claims`, `records`, `waiting`, `events`, `names`,
+    /// `storage` or `done`. `waiting` lasts until emails in doubt have settled and claims have ended.
     stage: &'static str,
     /// What replaces the address: a keyed hash that is the same for the same person.
     alias: String,
     reason: Option<String>,
     requested_at: String,
     done_at: Option<String>,
-    /// Emails that may have been sent, and are erased when that is settled.
+    /// Emails that may have been sent, and claims that have not ended. They are erased when that is settled.
     in_doubt: usize,
     counts: ErasureCountsBody,
 }
@@ -90,7 +93,7 @@ impl From<&ErasureView> for ErasureBody {
             reason: erasure.reason.clone(),
             requested_at: erasure.requested_at.to_string(),
             done_at: erasure.done_at.map(|at| at.to_string()),
-            in_doubt: erasure.open.len(),
+            in_doubt: erasure.open.len() + erasure.open_claims.len(),
             counts: erasure.counts.into(),
         }
     }
@@ -107,7 +110,7 @@ pub(crate) struct ErasurePage {
 ///
 /// Cancels the emails that wait for the address, then removes the address, names and mail from everything that is
 /// stored. What keeps retries and suppressions working stays as keyed hashes. It runs in the background; emails in doubt
-/// are erased when they have settled. A request for the same person while an erasure is running answers that one.
+/// are erased when they have settled, and claims when they have ended. A request for the same person while an erasure is running answers that one.
 #[utoipa::path(post, path = "/v1/erasures", operation_id = "create_erasure", tag = "erasures", request_body = NewErasureBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 202, description = "The erasure is running", body = ErasureBody)))]

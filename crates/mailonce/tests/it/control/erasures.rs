@@ -7,6 +7,7 @@ use mailonce_engine::EngineDeps;
 use serde_json::{Value, json};
 use std::path::Path;
 
+use super::erased_claims::plant_claims;
 use crate::fixtures::{
     api_fixture::{HOUR, World, incoming_mail, mail_with},
     binary::{CliFixture, SpawnedServer},
@@ -17,7 +18,7 @@ use crate::fixtures::{
 };
 
 pub(super) const ADDRESS: &str = "zoe.quill@person.test";
-const NAME: &str = "Zoe Quillfeather";
+pub(super) const NAME: &str = "Zoe Quillfeather";
 pub(super) const SUBJECT: &str = "Xylophone matters";
 pub(super) const TEXT: &str = "marzipan weather over the harbour";
 /// The idempotency key of the first email names the person too.
@@ -135,6 +136,7 @@ const COLUMNS_WITHOUT_A_PERSON: &[&str] = &[
     // Words from closed sets, and names from the configuration.
     "artifacts.kind",
     "attempts.outcome",
+    "claims.state",
     "deliveries.state",
     "deliveries.suppressed",
     "emails.guard",
@@ -151,6 +153,8 @@ const COLUMNS_WITHOUT_A_PERSON: &[&str] = &[
     "transports",
     "wires.transport",
     // Packed: a text search does not look into them. The tests of the engine read what they hold.
+    "claims.payload",
+    "claims.result",
     "emails.body",
     "keys.answer",
     "raws.bytes",
@@ -191,8 +195,6 @@ const COLUMNS_WITHOUT_A_PERSON: &[&str] = &[
     // What people typed about their own installation. `docs/erasure.md` says that it is not searched.
     "addresses",
     "api_keys",
-    "claim_tombstones",
-    "claims",
     "endpoints.about",
     "endpoints.reason",
     "inboxes",
@@ -255,6 +257,7 @@ async fn plant(world: &World) -> String {
     plant_held(world).await;
     plant_received(world).await;
     plant_records(world).await;
+    plant_claims(world).await;
     world.engine.search.index_all().await.unwrap();
     world.engine.events.deliver_due_notices().await;
     first
@@ -337,7 +340,7 @@ over_every_engine! {
         assert_eq!(planted.is_empty(), world.data_directory().is_none() && world.database_url().is_none());
         if world.database_url().is_some() {
             assert_eq!(uncovered_columns(world.database_url().unwrap()).await, Vec::<String>::new());
-            for table in ["emails", "handoffs", "deliveries", "messages", "records", "audit_names", "search_documents", "threads", "artifacts"] {
+            for table in ["claims", "emails", "handoffs", "deliveries", "messages", "records", "audit_names", "search_documents", "threads", "artifacts"] {
                 assert!(planted.contains(table), "nothing was planted in {table}: {planted:?}");
             }
         }
@@ -346,14 +349,14 @@ over_every_engine! {
         assert_eq!(requested["state"], "running");
         let erased = run(&world, &requested).await;
         assert_eq!((&erased["state"], &erased["in_doubt"]), (&json!("done"), &json!(0)), "{erased}");
-        for count in ["cancelled", "emails", "messages", "deliveries", "drafts", "records", "events", "audit_names"] {
+        for count in ["cancelled", "emails", "messages", "deliveries", "claims", "drafts", "records", "events", "audit_names"] {
             assert_ne!(erased["counts"][count], 0, "{count}: {erased}");
         }
 
         for (place, bytes) in dump(&world).await {
             assert_no_canary(&bytes, &place);
         }
-        for path in ["/v1/emails?limit=100", "/v1/inboxes/a@agents.test/messages", "/v1/events?limit=1000", "/v1/threads",
+        for path in ["/v1/emails?limit=100", "/v1/claims?limit=100", "/v1/inboxes/a@agents.test/messages", "/v1/events?limit=1000", "/v1/threads",
             "/v1/deliveries", "/v1/escalations?limit=100", "/v1/suppressions", "/v1/lists/receive/block", "/v1/rules", "/v1/budgets", "/v1/audit?limit=1000", "/v1/settings",
             "/v1/search?q=marzipan", "/v1/search?q=person.test"] {
             let shown = world.get(path).await.expect_status(200).text;

@@ -2,6 +2,7 @@
 
 mod audit;
 mod budgets;
+mod erased_claims;
 mod erasure_journal;
 #[cfg(feature = "failpoints")]
 mod erasure_kills;

@@ -2,21 +2,28 @@
 
 use mailonce_core::{
     access::call_origin::Alias,
+    claims::{
+        ClaimClock, ClaimQuery, LostHolderPolicy, ResultPresence,
+        acquire::{AcquireAnswer, NewClaim},
+        action::{ClaimAction, ReportedResult},
+        offer::{NewOffer, OfferAnswer},
+    },
     control::erasure::{AddressEraser, is_alias},
     conversation::thread::ThreadEdit,
     handoff::EvidenceFinding,
-    id::TeamId,
+    id::{ClaimId, TeamId},
     inbound::delivery::{DeliveryOutcome, DeliveryState, DeliverySuppression},
     inbox::{artifact::ArtifactKind, message::MessageQuery},
-    key::InstallSecret,
+    key::{InstallSecret, Key, KeyHash},
     limits,
-    ports::erasure_store::EraseEmailResult,
+    ports::erasure_store::{EraseClaimResult, EraseEmailResult},
     record::{CreateRecordResult, Record, RecordKind},
+    ttl::Ttl,
 };
 use serde_json::json;
 
 use crate::conformance::{
-    DAY, OTHER_TEAM, SECOND, T0, TEAM, TestStore, accept_and_send, accept_email, accept_first, accept_replay,
+    DAY, MINUTE, OTHER_TEAM, SECOND, T0, TEAM, TestStore, accept_and_send, accept_email, accept_first, accept_replay,
     all_events, cancel_email, event_kinds,
     fixtures::{
         conversations::inbox_with_message,
@@ -94,6 +101,58 @@ pub(super) async fn keys_of_an_erased_email_are_released_in_time(store: TestStor
         let mailonce_core::outbound::accept::AcceptResult::First(email) = accepted else { panic!("{accepted:?}") };
         cancel_email(&store, email.id, later).await;
     }
+}
+
+/// A request for the claim of an invoice for the person.
+fn invoice_for_zoe() -> NewClaim {
+    NewClaim {
+        id: ClaimId(next_id(T0)),
+        team: TEAM,
+        key: Key::parse(&format!("invoice-{ZOE}")).unwrap(),
+        intent: None,
+        fingerprint: Some(format!("100 EUR from {ZOE}")),
+        holder: None,
+        label: Some(format!("for {ZOE}")),
+        api_key: None,
+        lease_ms: MINUTE,
+        ttl: Ttl(DAY),
+        begins_now: true,
+        on_unknown: LostHolderPolicy::Hold,
+    }
+}
+
+pub(super) async fn an_erased_claim_keeps_its_key_and_nothing_else(store: TestStore) {
+    let clock = ClaimClock { now: T0, policy: Some(T0) };
+    let NewClaim { id, team, key, .. } = invoice_for_zoe();
+    let offer = NewOffer { id, team, key: key.clone(), digest: "d".into(), payload: ZOE.into() };
+    let _offered = store.offer_claim(offer.clone(), clock).await.unwrap();
+    let erase = async |team| store.erase_claim(&eraser_of(team), id).await.unwrap();
+    assert_eq!(erase(TEAM).await, EraseClaimResult::NotEnded, "a worker needs its payload");
+    let won = store.acquire_claim(invoice_for_zoe(), clock).await.unwrap();
+    let AcquireAnswer::Won(token) = won.answer else { panic!("{won:?}") };
+    assert_eq!(erase(TEAM).await, EraseClaimResult::NotEnded, "its holder has it");
+    let action = ClaimAction::Complete { token, result: ReportedResult::Stored(ZOE.into()) };
+    let _completed = store.apply_claim_action(TEAM, id, action, None, clock).await.unwrap();
+
+    let others = [(OTHER_TEAM, EraseClaimResult::Missing), (TEAM, EraseClaimResult::Erased)];
+    for (team, erased) in others.into_iter().chain([(TEAM, EraseClaimResult::Erased)]) {
+        assert_eq!(erase(team).await, erased);
+    }
+
+    let (claim, result) = store.claim(TEAM, id).await.unwrap().unwrap();
+    assert_eq!((claim.result, result), (ResultPresence::Omitted, None));
+    assert_eq!(store.claim_payload(TEAM, id).await.unwrap(), None);
+    assert!(!format!("{claim:?}").contains("zoe"), "{claim:?}");
+    let query = ClaimQuery { key: Some(KeyHash::of_claim(TEAM, &key)), limit: 10, ..ClaimQuery::default() };
+    assert_eq!(store.claims(TEAM, query).await.unwrap(), [claim], "it is still found by the text of its key");
+    let retried = store.acquire_claim(invoice_for_zoe(), clock).await.unwrap();
+    assert_eq!((retried.answer, retried.claim.unwrap().id, retried.result), (AcquireAnswer::Ended, id, None));
+    let other = NewClaim { fingerprint: Some("200 EUR".into()), ..invoice_for_zoe() };
+    assert_eq!(store.acquire_claim(other, clock).await.unwrap().answer, AcquireAnswer::Mismatch);
+    assert_eq!(store.offer_claim(offer, clock).await.unwrap().answer, OfferAnswer::Offered);
+    assert_eq!(store.forget_claims(10, T0.plus(3_000 * DAY)).await.unwrap(), 1, "it is forgotten like any other");
+    let again = store.acquire_claim(invoice_for_zoe(), clock).await.unwrap().claim.unwrap();
+    assert_eq!(again.bind_number, 2);
 }
 
 pub(super) async fn an_erased_message_is_gone_and_stays_known(store: TestStore) {

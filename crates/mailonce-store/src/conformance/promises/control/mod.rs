@@ -48,6 +48,9 @@ promises! {
         an_email_in_doubt_is_not_erased,
         /// The keys of an erased email are released like those of any other.
         keys_of_an_erased_email_are_released_in_time,
+        /// An erased claim has no texts, result or payload of the person, and still answers its retries. One that has not
+        /// ended is not erased.
+        an_erased_claim_keeps_its_key_and_nothing_else,
         /// An erased message is not found any more, and the same mail makes no second message.
         an_erased_message_is_gone_and_stays_known,
         /// Bodies of settled emails and bytes of messages can be dropped early. The rest stays.
