@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crate::{
     access::person::{PersonalAccess, PersonalAccessKind},
     cidr::Cidr,
+    control::erasure::AddressEraser,
     id::{ApiKeyId, TeamId},
     string_enum::string_enum,
     time::Time,
@@ -93,6 +94,11 @@ pub struct ApiKeyDetails {
 }
 
 impl ApiKeyDetails {
+    /// Replaces a person's address in the name. Returns whether it was there.
+    pub fn redact(&mut self, eraser: &AddressEraser) -> bool {
+        eraser.redact_all(std::iter::once(&mut self.name))
+    }
+
     /// An API key with these scopes and no other restrictions.
     pub fn unrestricted(name: &str, scopes: Vec<ApiKeyScope>) -> Self {
         Self {

@@ -59,6 +59,11 @@ impl AddressEraser {
         &self.forms[0]
     }
 
+    /// The spellings of the address that are searched for, in lower case.
+    pub fn spellings(&self) -> &[String; 2] {
+        &self.forms
+    }
+
     /// What replaces the address.
     pub fn alias(&self) -> &str {
         &self.alias
@@ -112,6 +117,11 @@ impl AddressEraser {
             from = end;
         }
         (from > 0).then(|| redacted + &text[from..])
+    }
+
+    /// The same for texts in their places. Returns whether one of them contained it.
+    pub fn redact_all<'a>(&self, texts: impl Iterator<Item = &'a mut String>) -> bool {
+        texts.filter_map(|text| self.redact(text).map(|redacted| *text = redacted)).count() > 0
     }
 
     /// The same for every string in a JSON value. Returns whether something was replaced.
@@ -237,7 +247,8 @@ pub struct ErasureCounts {
     pub claims: u64,
     /// Drafts that were removed.
     pub drafts: u64,
-    /// Suppressions, list entries, rules and other records that now have the alias.
+    /// Suppressions, list entries, rules, other records and API keys, endpoints, inboxes and stops that now have the
+    /// alias.
     pub records: u64,
     /// Events whose data was erased.
     pub events: u64,

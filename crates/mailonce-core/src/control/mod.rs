@@ -10,6 +10,7 @@
 //! | [`list`] | allow and block lists of addresses and domains |
 //! | [`rule`] | rules that block, file, label or hold mail |
 //! | [`stop`] | switches that keep email from leaving |
+//! | [`typed_text`] | texts that people typed, in which an erasure replaces an address |
 
 pub mod audit;
 pub mod budget;
@@ -19,3 +20,4 @@ pub mod erasure;
 pub mod list;
 pub mod rule;
 pub mod stop;
+pub mod typed_text;

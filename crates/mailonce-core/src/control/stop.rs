@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::{
     access::team::ApiKey,
+    control::erasure::AddressEraser,
     events::event::{EventKind, NewEvent},
     handoff::Handoff,
     id::{ApiKeyId, InboxId, StopId, TeamId},
@@ -261,6 +262,11 @@ impl StopRelease {
 }
 
 impl Stop {
+    /// Replaces a person's address in the reason and the name of the author. Returns whether it was in one.
+    pub fn redact(&mut self, eraser: &AddressEraser) -> bool {
+        eraser.redact_all(self.reason.iter_mut().chain([&mut self.by.name]))
+    }
+
     /// Whether it ends by itself when the journal of erasures is applied.
     pub fn is_of_erasure_journal(&self) -> bool {
         self.by.is_erasure_journal()

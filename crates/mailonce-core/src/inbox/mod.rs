@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::{
+    control::erasure::AddressEraser,
     conversation::caps::ReplyCaps,
     id::{InboxId, TeamId},
     time::Time,
@@ -68,6 +69,14 @@ pub struct InboxSettings {
     /// When it was last changed. `None` when it never was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Time>,
+}
+
+impl InboxSettings {
+    /// Replaces a person's address in names and metadata. Returns whether it was in one.
+    pub fn redact(&mut self, eraser: &AddressEraser) -> bool {
+        let names = self.agent.iter_mut().chain(&mut self.name);
+        eraser.redact_all(names.chain(self.metadata.values_mut()))
+    }
 }
 
 impl Inbox {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::store::Result;
 use crate::{
     access::call_origin::Alias,
-    control::erasure::AddressEraser,
+    control::{erasure::AddressEraser, typed_text::TypedText},
     events::retention::EventRetention,
     id::{ClaimId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     record::Record,
@@ -58,6 +58,9 @@ pub trait ErasureStore: Send + Sync + 'static {
     async fn redact_thread(&self, eraser: &AddressEraser, id: ThreadId) -> Result<bool>;
     /// Replaces the address in what the codes and links of a message were consumed for. Returns of how many.
     async fn redact_consumers(&self, eraser: &AddressEraser, inbox: InboxId, message: MessageId) -> Result<usize>;
+    /// Replaces the address in all texts of a kind that people typed. Writes neither events nor entries of the audit log.
+    /// Returns in how many rows it was.
+    async fn redact_typed_texts(&self, eraser: &AddressEraser, kind: TypedText) -> Result<usize>;
     /// Removes a thread whose messages were erased. Later mail starts a new one. Returns false when the team has no such
     /// thread, or when it has messages left. Recorded in the audit log.
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool>;

@@ -9,7 +9,10 @@ use crate::{
     runtime::blocking::run_blocking_if_large,
 };
 use mailonce_core::{
-    control::erasure::{AddressEraser, Erasure, ErasureStage, MAX_OPEN_EMAILS, is_alias},
+    control::{
+        erasure::{AddressEraser, Erasure, ErasureStage, MAX_OPEN_EMAILS, is_alias},
+        typed_text::TypedText,
+    },
     conversation::caps::recipient_hash,
     events::event::Event,
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
@@ -264,7 +267,20 @@ impl Erasures {
         self.is_named_in_bytes(eraser, bytes).await
     }
 
+    /// Replaces the address in texts about the installation, such as names of API keys.
+    async fn redact_typed_texts(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<(), StoreError> {
+        for kind in TypedText::ALL {
+            erasure.counts.records += self.ctx.store.redact_typed_texts(eraser, kind).await? as u64;
+        }
+        self.control.access.clear_credentials();
+        self.control.stops.forget_cached_stops();
+        Ok(())
+    }
+
     async fn erase_records(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<bool, StoreError> {
+        if erasure.cursor.is_none() {
+            self.redact_typed_texts(eraser, erasure).await?;
+        }
         let (kind, before) = match erasure.cursor.as_deref().and_then(|cursor| cursor.split_once(' ')) {
             Some((kind, id)) => (RecordKind::parse(kind), id.parse().ok()),
             None => (RecordKind::ALL.first().copied(), None),

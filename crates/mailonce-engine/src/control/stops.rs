@@ -111,6 +111,11 @@ impl StopControl {
         Self { ctx, cache: StopCache::default() }
     }
 
+    /// Reads the stops again at their next use.
+    pub(super) fn forget_cached_stops(&self) {
+        self.cache.invalidate();
+    }
+
     /// Stops the email of a scope. When this returns, no further email of the scope leaves, on any node.
     pub async fn create_stop(
         &self,

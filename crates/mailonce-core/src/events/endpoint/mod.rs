@@ -5,6 +5,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 use crate::{
+    control::erasure::AddressEraser,
     events::{
         event::{Event, EventKind, NewEvent},
         notice::WebhookVerdict,
@@ -129,6 +130,11 @@ pub struct EndpointConfig {
 }
 
 impl EndpointConfig {
+    /// Replaces a person's address in the description. Returns whether it was there.
+    pub fn redact(&mut self, eraser: &AddressEraser) -> bool {
+        eraser.redact_all(std::iter::once(&mut self.description))
+    }
+
     /// Adds a new secret. The older ones stay valid for `overlap_ms`, or until they expire anyway; expired ones are
     /// removed.
     pub fn rotate_secret(&mut self, sealed: String, overlap_ms: i64, now: Time) {

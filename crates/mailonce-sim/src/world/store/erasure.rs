@@ -4,7 +4,7 @@ use crate::world::store::FaultyStore;
 use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::Alias,
-    control::erasure::AddressEraser,
+    control::{erasure::AddressEraser, typed_text::TypedText},
     events::retention::EventRetention,
     id::{ClaimId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     ports::{
@@ -37,6 +37,10 @@ impl ErasureStore for FaultyStore {
 
     async fn redact_consumers(&self, eraser: &AddressEraser, inbox: InboxId, message: MessageId) -> Result<usize> {
         self.call_with_faults("redact_consumers", true, self.inner.redact_consumers(eraser, inbox, message)).await
+    }
+
+    async fn redact_typed_texts(&self, eraser: &AddressEraser, kind: TypedText) -> Result<usize> {
+        self.call_with_faults("redact_typed_texts", true, self.inner.redact_typed_texts(eraser, kind)).await
     }
 
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {

@@ -5,7 +5,7 @@ use mailonce_core::{
         oauth_client::OauthClient,
         team::{ApiKey, CreateTeamResult, Team},
     },
-    control::audit::act::Act,
+    control::{audit::act::Act, erasure::AddressEraser},
     id::{ApiKeyId, OauthClientId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     time::Time,
@@ -31,6 +31,12 @@ impl AccessTables {
     pub(crate) fn api_key_by_hash(&self, hash: [u8; 32]) -> Option<(ApiKey, Team)> {
         let key = self.api_keys.values().find(|key| key.hash == hash)?;
         Some((key.clone(), self.teams.get(&key.team)?.clone()))
+    }
+
+    /// Replaces the address in the names of a team's API keys. Returns in how many.
+    pub(crate) fn redact_api_keys(&mut self, eraser: &AddressEraser) -> usize {
+        let ours = self.api_keys.values_mut().filter(|key| key.team == eraser.team);
+        ours.filter_map(|key| key.details.redact(eraser).then_some(())).count()
     }
 
     pub(crate) fn touch_api_keys(&mut self, used: &[(ApiKeyId, Time)]) {

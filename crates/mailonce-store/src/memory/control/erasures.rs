@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::Alias,
-    control::{audit::act::Act, erasure::AddressEraser},
+    control::{audit::act::Act, erasure::AddressEraser, typed_text::TypedText},
     events::retention::EventRetention,
     handoff::Attempt,
     id::{ClaimId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
@@ -155,6 +155,20 @@ impl ErasureStore for Memory {
             .filter_map(|artifact| artifact.consumption.as_mut())
             .filter_map(|by| by.redact(eraser).then_some(()))
             .count())
+    }
+
+    async fn redact_typed_texts(&self, eraser: &AddressEraser, kind: TypedText) -> Result<usize> {
+        let mut tables = self.lock_tables();
+        Ok(match kind {
+            TypedText::ApiKeys => tables.access.redact_api_keys(eraser),
+            TypedText::Endpoints => tables.events.webhooks.redact_endpoints(eraser),
+            TypedText::Inboxes => tables.inbound.redact_inboxes(eraser),
+            TypedText::Stops => {
+                let stops = tables.control.stops.values_mut();
+                let ours = stops.filter(|stop| stop.scope.team() == Some(eraser.team));
+                ours.filter_map(|stop| stop.redact(eraser).then_some(())).count()
+            }
+        })
     }
 
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {

@@ -1,7 +1,7 @@
 //! Webhook endpoints, fan-out of events to notices, and the leases and outcomes of notices.
 
 use mailonce_core::{
-    control::audit::act::Act,
+    control::{audit::act::Act, erasure::AddressEraser},
     events::{
         endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart, EndpointState},
         event::{Event, NewEvent},
@@ -46,6 +46,13 @@ impl WebhookTables {
     /// The endpoint, if it belongs to this team.
     pub(crate) fn endpoint(&self, team: TeamId, id: EndpointId) -> Option<&Endpoint> {
         self.endpoints.get(&id).filter(|endpoint| endpoint.team == team)
+    }
+
+    /// Replaces the address in the descriptions of a team's endpoints. Returns in how many.
+    pub(crate) fn redact_endpoints(&mut self, eraser: &AddressEraser) -> usize {
+        let ours = self.endpoints.values_mut().filter(|endpoint| endpoint.team == eraser.team);
+        let named = ours.filter_map(|endpoint| endpoint.config.redact(eraser).then(|| endpoint.rev += 1));
+        named.count()
     }
 
     /// Endpoints older than `before`, newest first.

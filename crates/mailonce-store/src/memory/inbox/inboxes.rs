@@ -1,7 +1,7 @@
 //! Inboxes: creating, changing and removing them, and the addresses that lead to them.
 
 use mailonce_core::{
-    control::audit::act::Act,
+    control::{audit::act::Act, erasure::AddressEraser},
     id::{InboxId, TeamId},
     inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
     operation::{IdempotentResult, KeyedOperation},
@@ -9,6 +9,14 @@ use mailonce_core::{
 };
 
 use crate::memory::{Tables, inbound::tables::InboundTables};
+
+impl InboundTables {
+    /// Replaces the address in the names and the metadata of a team's inboxes. Returns in how many.
+    pub(crate) fn redact_inboxes(&mut self, eraser: &AddressEraser) -> usize {
+        let ours = self.inboxes.values_mut().filter(|inbox| inbox.team == eraser.team);
+        ours.filter_map(|inbox| inbox.settings.redact(eraser).then(|| inbox.rev += 1)).count()
+    }
+}
 
 impl Tables {
     pub(crate) fn create_inbox(

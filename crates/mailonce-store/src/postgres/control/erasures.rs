@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     access::call_origin::Alias,
-    control::{audit::act::Act, erasure::AddressEraser},
+    control::{audit::act::Act, erasure::AddressEraser, typed_text::TypedText},
     events::retention::EventRetention,
     handoff::{Evidence, HandoffProgress},
     id::{ClaimId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use crate::postgres::{
     Postgres, SharedState, claims,
-    control::audit_chain,
+    control::{audit_chain, typed_texts},
     conversation::row::{lock_message_and_thread, read_thread, thread_columns},
     error::{TxResult, call_until_final},
     events::event_retention,
@@ -370,6 +370,10 @@ impl ErasureStore for Postgres {
 
     async fn redact_consumers(&self, eraser: &AddressEraser, _inbox: InboxId, message: MessageId) -> Result<usize> {
         into_store_result(call_until_final!(redact_consumers(&self.shared, eraser, message)))
+    }
+
+    async fn redact_typed_texts(&self, eraser: &AddressEraser, kind: TypedText) -> Result<usize> {
+        into_store_result(call_until_final!(typed_texts::redact(&self.shared, eraser, kind)))
     }
 
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {

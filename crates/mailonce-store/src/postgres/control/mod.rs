@@ -8,6 +8,7 @@ pub(crate) mod contacts;
 mod erasures;
 pub(crate) mod records;
 pub(crate) mod stops;
+mod typed_texts;
 
 use async_trait::async_trait;
 use mailonce_core::{

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use mailonce_core::{
     access::call_origin::Alias,
-    control::{audit::act::Act, erasure::AddressEraser},
+    control::{audit::act::Act, erasure::AddressEraser, typed_text::TypedText},
     events::retention::EventRetention,
     handoff::{Attempt, Evidence},
     id::{ClaimId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId, ordered_bits},
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::sqlite::{
     Sqlite, claims,
-    control::audit,
+    control::{audit, typed_texts},
     conversation::threads,
     events::{event_log, event_retention},
     inbound::deliveries,
@@ -368,6 +368,17 @@ impl ErasureStore for Sqlite {
             return Ok(0);
         }
         self.run_erasing(move |ledger| redact_consumers(ledger, &eraser, inbox, message)).await
+    }
+
+    async fn redact_typed_texts(&self, eraser: &AddressEraser, kind: TypedText) -> Result<usize> {
+        let Some(number) = self.team_number(eraser.team) else { return Ok(0) };
+        let (eraser, reader_eraser) = (eraser.clone(), eraser.clone());
+        // Found by a reader, because usually there are none.
+        let named = self.run_query(move |conn| typed_texts::named_rows(conn, number, &reader_eraser, kind)).await?;
+        if named.is_empty() {
+            return Ok(0);
+        }
+        self.run_erasing(move |ledger| typed_texts::redact(ledger, &eraser, kind)).await
     }
 
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {

@@ -47,7 +47,8 @@ pub(crate) struct ErasureCountsBody {
     claims: u64,
     /// Drafts that were removed.
     drafts: u64,
-    /// Suppressions, list entries, rules and other records in which the alias replaced the address.
+    /// Suppressions, list entries, rules, other records and API keys, endpoints, inboxes and stops in which the alias
+    /// replaced the address.
     records: u64,
     /// Events whose data was erased.
     events: u64,

@@ -3,6 +3,7 @@
 mod audit;
 mod budgets;
 mod erased_claims;
+mod erased_texts;
 mod erasure_journal;
 #[cfg(feature = "failpoints")]
 mod erasure_kills;

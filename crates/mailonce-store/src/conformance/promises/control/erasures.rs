@@ -1,17 +1,25 @@
 //! Promises about erasing: what is removed with a row, what stays, and that other rows and teams are untouched.
 
 use mailonce_core::{
-    access::call_origin::Alias,
+    access::{
+        call_origin::Alias,
+        team::{ApiKey, ApiKeyDetails, ApiKeyScope},
+    },
     claims::{
         ClaimClock, ClaimQuery, LostHolderPolicy, ResultPresence,
         acquire::{AcquireAnswer, NewClaim},
         action::{ClaimAction, ReportedResult},
         offer::{NewOffer, OfferAnswer},
     },
-    control::erasure::{AddressEraser, is_alias},
+    control::{
+        erasure::{AddressEraser, is_alias},
+        stop::{Stop, StopAuthor, StopMode, StopScope},
+        typed_text::TypedText,
+    },
     conversation::thread::ThreadEdit,
+    events::endpoint::EndpointStart,
     handoff::EvidenceFinding,
-    id::{ClaimId, TeamId},
+    id::{ApiKeyId, ClaimId, StopId, TeamId},
     inbound::delivery::{DeliveryOutcome, DeliveryState, DeliverySuppression},
     inbox::{artifact::ArtifactKind, message::MessageQuery},
     key::{InstallSecret, Key, KeyHash},
@@ -30,10 +38,11 @@ use crate::conformance::{
         emails::next_id,
         handoffs::{accept_and_mark, apply_action, new_evidence},
         inbound::{
-            all_messages, consume_request, file_duplicate, file_new, finish_delivery, load_delivery, new_delivery,
-            new_message, open_inbox, receive_all, receive_one, with_artifacts,
+            all_messages, consume_request, created_inbox, file_duplicate, file_new, finish_delivery, load_delivery,
+            new_delivery, new_inbox, new_message, open_inbox, receive_all, receive_one, with_artifacts,
         },
         search::{found, index_all},
+        webhooks::{create_endpoint, load_endpoint, new_endpoint},
     },
     given_key_hash, intent_email, keyed_email, keyless_email, load_detail, load_email,
 };
@@ -272,6 +281,46 @@ pub(super) async fn texts_of_others_lose_the_address(store: TestStore) {
     assert_eq!(thread.details.labels, [format!("about {}", eraser.alias()), "open".into()]);
     let artifact = store.artifact(TEAM, artifacts[0].id).await.unwrap().unwrap();
     assert_eq!(artifact.consumption.unwrap().purpose, format!("sign-up of {}", eraser.alias()));
+}
+
+pub(super) async fn texts_that_people_typed_lose_the_address(store: TestStore) {
+    let (api_key, stop) = (ApiKeyId(next_id(T0)), StopId(next_id(T0)));
+    let details = ApiKeyDetails::unrestricted(&format!("for {ZOE}"), vec![ApiKeyScope::Read]);
+    let (created_at, hash) = (T0, [77; 32]);
+    let key = ApiKey { id: api_key, team: TEAM, hash, details, created_at, revoked_at: None, last_used_at: None };
+    let _created = store.create_api_key(key.clone(), None).await.unwrap();
+    let by = StopAuthor { api_key: None, name: "tests".into() };
+    let (scope, reason) = (StopScope::ApiKey { team: TEAM, id: api_key }, Some(format!("{ZOE} asked")));
+    let stop = Stop { id: stop, scope, mode: StopMode::Wait, reason, by, created_at, release: None };
+    let _created = store.create_stop(stop.clone(), None, T0).await.unwrap();
+    let mut endpoint = new_endpoint(TEAM, &["*"]);
+    endpoint.config.description = format!("mail of {}", ZOE.to_uppercase());
+    let endpoint = create_endpoint(&store, &endpoint, EndpointStart::NextEvent).await;
+    let mut inbox = new_inbox("a@d.test");
+    inbox.settings.name = Some(format!("Desk of {ZOE}"));
+    inbox.settings.metadata.insert("url".into(), "https://shop.test/?to=zoe%40person.test".into());
+    let inbox = created_inbox(&store, &inbox).await;
+    let other_inbox = open_inbox(&store, "b@d.test").await;
+
+    for (team, count) in [(OTHER_TEAM, 0), (TEAM, 1), (TEAM, 0)] {
+        for kind in TypedText::ALL {
+            assert_eq!(store.redact_typed_texts(&eraser_of(team), kind).await.unwrap(), count, "{kind:?}");
+        }
+    }
+
+    let alias = eraser_of(TEAM).alias().to_owned();
+    let keys = store.api_keys(TEAM).await.unwrap();
+    let redacted = keys.into_iter().find(|key| key.id == api_key).unwrap();
+    let details = ApiKeyDetails { name: format!("for {alias}"), ..key.details.clone() };
+    assert_eq!(redacted, ApiKey { details, ..key });
+    let stops = store.stops(Some(TEAM)).await.unwrap();
+    assert_eq!(stops, [Stop { reason: Some(format!("{alias} asked")), ..stop }]);
+    let redacted = load_endpoint(&store, endpoint.id).await;
+    assert_eq!((redacted.config.description, redacted.rev), (format!("mail of {alias}"), endpoint.rev + 1));
+    let redacted = store.inbox(TEAM, inbox.id).await.unwrap().unwrap();
+    assert_eq!((redacted.settings.name, redacted.rev), (Some(format!("Desk of {alias}")), inbox.rev + 1));
+    assert_eq!(redacted.settings.metadata["url"], format!("https://shop.test/?to={alias}"));
+    assert_eq!(store.inbox(TEAM, other_inbox.id).await.unwrap(), Some(other_inbox));
 }
 
 pub(super) async fn a_thread_is_removed_when_its_messages_are(store: TestStore) {

@@ -61,6 +61,9 @@ promises! {
         the_bytes_of_dead_deliveries_are_dropped,
         /// The address of an erased person is replaced in labels and leases of threads, and in consumers of codes.
         texts_of_others_lose_the_address,
+        /// The address of an erased person is replaced in names, descriptions, metadata and reasons that people typed, in
+        /// their team alone.
+        texts_that_people_typed_lose_the_address,
         /// A thread is removed only when it has no messages left.
         a_thread_is_removed_when_its_messages_are,
         /// A delivery without a message is removed with its bytes, unless it waits.
