@@ -63,12 +63,36 @@ pub struct InboxSettings {
     /// Whether its replies are marked as automatic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mark_auto_submitted: bool,
+    /// How long it keeps mail, if not as long as its team.
+    #[serde(default, skip_serializing_if = "InboxRetention::is_empty")]
+    pub retention: InboxRetention,
     /// The caller's metadata.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     /// When it was last changed. `None` when it never was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Time>,
+}
+
+/// How long an inbox keeps mail. It can shorten what its team set, and never lengthen it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboxRetention {
+    /// The bytes of received mail, in milliseconds. `None`: as long as the team keeps them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_ms: Option<i64>,
+}
+
+impl InboxRetention {
+    /// Whether it sets nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// How long the bytes of received mail are kept in a team that keeps them for `team_ms`: the shorter time of both.
+    /// `None`: for ever.
+    pub fn shortest_raw_ms(self, team_ms: Option<i64>) -> Option<i64> {
+        self.raw_ms.into_iter().chain(team_ms).min()
+    }
 }
 
 impl InboxSettings {
@@ -199,6 +223,19 @@ mod tests {
         assert_eq!(candidate_addresses("a@d.test"), ["a@d.test", "*@d.test"]);
         assert_eq!(candidate_addresses("+x@d.test"), ["+x@d.test", "*@d.test"]);
         assert!(candidate_addresses("nobody").is_empty());
+    }
+
+    #[test]
+    fn an_inbox_keeps_mail_no_longer_than_its_team() {
+        for (own, team, kept) in [
+            (None, None, None),
+            (Some(2), None, Some(2)),
+            (None, Some(3), Some(3)),
+            (Some(2), Some(3), Some(2)),
+            (Some(4), Some(3), Some(3)),
+        ] {
+            assert_eq!(InboxRetention { raw_ms: own }.shortest_raw_ms(team), kept, "{own:?} {team:?}");
+        }
     }
 
     #[test]

@@ -69,9 +69,15 @@ pub trait ErasureStore: Send + Sync + 'static {
     async fn drop_bodies(&self, team: TeamId, settled_by: Time, max: usize) -> Result<usize>;
     /// Deletes the bytes of a received message, and its searchable text. Returns whether there were bytes.
     async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool>;
-    /// Deletes the bytes of at most `max` dead deliveries that were received by a time. Their rows stay and cannot be
-    /// replayed any more. Returns how many it deleted; fewer than `max` means that no more are due.
-    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize>;
+    /// Deletes the bytes of at most `max` dead deliveries that were received by a time, of one inbox or of the whole team.
+    /// Their rows stay and cannot be replayed any more. Returns how many it deleted; fewer than `max` means that no more are due.
+    async fn drop_dead_mail(
+        &self,
+        team: TeamId,
+        inbox: Option<InboxId>,
+        received_by: Time,
+        max: usize,
+    ) -> Result<usize>;
     /// The packed bytes of a delivery, while they are kept.
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>>;
     /// Removes a delivery that made no message, with its bytes. The same delivery is still recognized. Returns false

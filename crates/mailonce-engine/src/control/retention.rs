@@ -1,5 +1,5 @@
 //! Retention: deletes the bodies of emails, the bytes of received mail and events earlier than they would be, if a team
-//! asks for it.
+//! asks for it. An inbox may keep received mail even shorter.
 
 use crate::{access::settings::Retention, control::Control, runtime::team_round::TeamRound};
 use mailonce_core::{
@@ -13,6 +13,8 @@ use std::collections::HashMap;
 
 /// How many rows one query reads, and how many bodies one transaction deletes.
 const PAGE_SIZE: usize = 100;
+/// How many inboxes one query reads. Every round reads all of them.
+const INBOX_PAGE_SIZE: usize = 1_000;
 
 /// What earlier rounds of this process have gone through.
 #[derive(Default)]
@@ -43,9 +45,7 @@ impl Control {
         if let Some(kept) = bodies_ms {
             self.drop_old_bodies(team, now.plus(-kept)).await?;
         }
-        if let Some(kept) = raw_ms {
-            self.drop_old_raw_mail(team, now.plus(-kept), progress).await?;
-        }
+        self.drop_old_raw_mail(team, raw_ms, now, progress).await?;
         if let Some(kept) = events_ms {
             self.drop_old_events(team, now.plus(-kept)).await?;
         }
@@ -66,27 +66,41 @@ impl Control {
         Ok(())
     }
 
-    /// Deletes the bytes of mail that was received by a time: of messages, and of dead deliveries.
+    /// Deletes the bytes of old mail: of messages, and of dead deliveries. An inbox may keep them shorter than its team.
     async fn drop_old_raw_mail(
         &self,
         team: TeamId,
-        until: Time,
+        team_ms: Option<i64>,
+        now: Time,
         progress: &mut RetentionProgress,
     ) -> Result<(), StoreError> {
-        while self.ctx.store.drop_dead_mail(team, until, PAGE_SIZE).await? == PAGE_SIZE {}
+        if let Some(kept) = team_ms {
+            self.drop_dead_mail(team, None, now.plus(-kept)).await?;
+        }
         let mut before = None;
         loop {
-            let inboxes = self.ctx.store.inboxes(team, before, PAGE_SIZE).await?;
+            let inboxes = self.ctx.store.inboxes(team, before, INBOX_PAGE_SIZE).await?;
             for inbox in &inboxes {
+                let Some(kept) = inbox.settings.retention.shortest_raw_ms(team_ms) else { continue };
+                let until = now.plus(-kept);
+                if team_ms != Some(kept) {
+                    self.drop_dead_mail(team, Some(inbox.id), until).await?;
+                }
                 let seen = progress.messages.get(&inbox.id).copied().unwrap_or(0);
                 let last = self.drop_raw_mail_of_inbox(team, inbox.id, seen, until).await?;
                 progress.messages.insert(inbox.id, last);
             }
-            before = inboxes.last().map(|inbox| inbox.id).filter(|_| inboxes.len() == PAGE_SIZE);
+            before = inboxes.last().map(|inbox| inbox.id).filter(|_| inboxes.len() == INBOX_PAGE_SIZE);
             if before.is_none() {
                 return Ok(());
             }
         }
+    }
+
+    /// Deletes the bytes of dead deliveries, one small transaction after another.
+    async fn drop_dead_mail(&self, team: TeamId, inbox: Option<InboxId>, until: Time) -> Result<(), StoreError> {
+        while self.ctx.store.drop_dead_mail(team, inbox, until, PAGE_SIZE).await? == PAGE_SIZE {}
+        Ok(())
     }
 
     /// Goes through the messages of an inbox after a number. Returns the number up to which there are no bytes.

@@ -14,7 +14,7 @@ use mailonce_core::{
     address::{Address, NamedAddress},
     conversation::caps::ReplyCaps,
     id::InboxId,
-    inbox::{self, CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings},
+    inbox::{self, CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxRetention, InboxSettings},
     operation::IdempotentResult,
     ports::store::StoreError,
     problem::{Code, Problem},
@@ -99,6 +99,8 @@ pub struct InboxPatch {
     pub reply_to_likely_automatic: Option<bool>,
     /// Whether replies are marked as automatic (`Auto-Submitted`).
     pub mark_auto_submitted: Option<bool>,
+    /// How long mail is kept.
+    pub retention: Option<InboxRetention>,
     /// The caller's own key-value data.
     pub metadata: Option<BTreeMap<String, String>>,
 }
@@ -115,6 +117,7 @@ impl InboxPatch {
             caps: self.caps.map_or(old.caps, |patch| patch.map(|patch| patch.apply_to(old.caps.unwrap_or_default()))),
             reply_to_likely_automatic: self.reply_to_likely_automatic.unwrap_or(old.reply_to_likely_automatic),
             mark_auto_submitted: self.mark_auto_submitted.unwrap_or(old.mark_auto_submitted),
+            retention: self.retention.unwrap_or(old.retention),
             metadata: self.metadata.unwrap_or(old.metadata),
             changed_at: old.changed_at,
         }
@@ -182,6 +185,7 @@ impl Inboxes {
             || settings.caps.is_some()
             || settings.reply_to_likely_automatic
             || !settings.allowed_link_domains.is_empty()
+            || !settings.retention.is_empty()
         {
             caller.require_scope(ApiKeyScope::Admin)?;
         }
@@ -393,7 +397,8 @@ impl Inboxes {
         let needs_admin = patch.caps.is_some()
             || patch.reply_to_likely_automatic.is_some()
             || patch.mark_auto_submitted.is_some()
-            || patch.allowed_link_domains.is_some();
+            || patch.allowed_link_domains.is_some()
+            || patch.retention.is_some();
         if needs_admin || patch.catch_all == Some(true) {
             caller.require_scope(ApiKeyScope::Admin)?;
         }

@@ -345,7 +345,8 @@ impl Act {
 
     /// Creating, changing or removing an inbox.
     pub fn of_inbox(before: Option<&Inbox>, after: Option<&Inbox>) -> Option<Self> {
-        const ALLOWED: [&str; 4] = ["expires_at", "catch_all", "reply_to_likely_automatic", "mark_auto_submitted"];
+        const ALLOWED: [&str; 5] =
+            ["expires_at", "catch_all", "reply_to_likely_automatic", "mark_auto_submitted", "retention.raw_ms"];
         let inbox = after.or(before)?;
         let json = |inbox: &Inbox| {
             let mut json = serde_json::to_value(&inbox.settings).unwrap_or(Value::Null);

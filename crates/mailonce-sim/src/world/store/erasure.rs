@@ -55,8 +55,15 @@ impl ErasureStore for FaultyStore {
         self.call_with_faults("drop_message_bytes", true, self.inner.drop_message_bytes(team, id)).await
     }
 
-    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize> {
-        self.call_with_faults("drop_dead_mail", true, self.inner.drop_dead_mail(team, received_by, max)).await
+    async fn drop_dead_mail(
+        &self,
+        team: TeamId,
+        inbox: Option<InboxId>,
+        received_by: Time,
+        max: usize,
+    ) -> Result<usize> {
+        let dropped = self.inner.drop_dead_mail(team, inbox, received_by, max);
+        self.call_with_faults("drop_dead_mail", true, dropped).await
     }
 
     async fn drop_events(&self, team: TeamId, retention: EventRetention) -> Result<bool> {

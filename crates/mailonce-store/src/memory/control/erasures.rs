@@ -90,9 +90,10 @@ impl Tables {
         raw.is_some()
     }
 
-    fn drop_dead_mail(&mut self, team: TeamId, received_by: Time, max: usize) -> usize {
+    fn drop_dead_mail(&mut self, team: TeamId, inbox: Option<InboxId>, received_by: Time, max: usize) -> usize {
         let is_due = |delivery: &Delivery| {
-            delivery.team == team && delivery.state == DeliveryState::Dead && delivery.received_at <= received_by
+            let is_old = delivery.state == DeliveryState::Dead && delivery.received_at <= received_by;
+            delivery.team == team && is_old && (inbox.is_none() || delivery.target.inbox() == inbox)
         };
         let dead = self.inbound.deliveries.values_mut().filter(|kept| is_due(&kept.delivery));
         let raws: Vec<DeliveryId> = dead.filter_map(|kept| kept.raw.take()).take(max).collect();
@@ -183,8 +184,14 @@ impl ErasureStore for Memory {
         Ok(self.lock_tables().drop_message_bytes(team, id))
     }
 
-    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize> {
-        Ok(self.lock_tables().drop_dead_mail(team, received_by, max))
+    async fn drop_dead_mail(
+        &self,
+        team: TeamId,
+        inbox: Option<InboxId>,
+        received_by: Time,
+        max: usize,
+    ) -> Result<usize> {
+        Ok(self.lock_tables().drop_dead_mail(team, inbox, received_by, max))
     }
 
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {

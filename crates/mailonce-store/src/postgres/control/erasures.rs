@@ -87,6 +87,7 @@ const DROP_TEXT: &str = "
 const LOCK_DEAD_MAIL: &str = "
     SELECT d.id, d.raw FROM deliveries d
      WHERE d.team = $1 AND d.received_at <= $2 AND d.state = 'dead' AND d.raw IS NOT NULL
+       AND ($4::uuid IS NULL OR d.inbox = $4)
      ORDER BY d.received_at LIMIT $3 FOR UPDATE SKIP LOCKED";
 const DROP_RAWS: &str = "UPDATE deliveries SET raw = NULL WHERE team = $1 AND id = ANY ($2)";
 const HAS_MESSAGES: &str = "
@@ -249,10 +250,17 @@ async fn drop_message_bytes(shared: &SharedState, team: TeamId, id: MessageId) -
     Ok(true)
 }
 
-async fn drop_dead_mail(shared: &SharedState, team: TeamId, received_by: Time, max: usize) -> TxResult<usize> {
+async fn drop_dead_mail(
+    shared: &SharedState,
+    team: TeamId,
+    inbox: Option<InboxId>,
+    received_by: Time,
+    max: usize,
+) -> TxResult<usize> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
-    let rows = query_rows(&tx, LOCK_DEAD_MAIL, &[&team.0, &received_by.0, &(max as i64)]).await?;
+    let inbox = inbox.map(|id| id.0);
+    let rows = query_rows(&tx, LOCK_DEAD_MAIL, &[&team.0, &received_by.0, &(max as i64), &inbox]).await?;
     let (mut due, mut raws): (Vec<Uuid>, Vec<Uuid>) = (Vec::new(), Vec::new());
     for row in &rows {
         due.push(row.try_get(0)?);
@@ -388,8 +396,14 @@ impl ErasureStore for Postgres {
         into_store_result(call_until_final!(drop_message_bytes(&self.shared, team, id)))
     }
 
-    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize> {
-        into_store_result(call_until_final!(drop_dead_mail(&self.shared, team, received_by, max)))
+    async fn drop_dead_mail(
+        &self,
+        team: TeamId,
+        inbox: Option<InboxId>,
+        received_by: Time,
+        max: usize,
+    ) -> Result<usize> {
+        into_store_result(call_until_final!(drop_dead_mail(&self.shared, team, inbox, received_by, max)))
     }
 
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {

@@ -68,7 +68,8 @@ const SAVE_DELIVERY: &str =
     "UPDATE deliveries SET rev = ?3, about = ?4, trouble = NULL, raw = NULL WHERE team = ?1 AND delivery = ?2";
 const DROP_TEXT: &str = "UPDATE search_documents SET text = '' WHERE kind = 1 AND source = ?1 AND text <> ''";
 const DEAD_MAIL: &str = "SELECT delivery FROM deliveries \
-     WHERE team = ?1 AND received_at <= ?2 AND state = 'dead' AND raw IS NOT NULL ORDER BY received_at LIMIT ?3";
+     WHERE team = ?1 AND received_at <= ?2 AND state = 'dead' AND raw IS NOT NULL AND (?4 IS NULL OR inbox = ?4) \
+     ORDER BY received_at LIMIT ?3";
 const DROP_RAW: &str = "UPDATE deliveries SET raw = NULL WHERE team = ?1 AND delivery = ?2";
 const HAS_MESSAGES: &str =
     "SELECT 1 FROM messages WHERE team = ?1 AND thread = ?2 AND head ->> '$.erased_at' IS NULL LIMIT 1";
@@ -258,10 +259,11 @@ fn drop_message_bytes(ledger: &mut WriteSession<'_>, team: TeamId, id: MessageId
     Ok(true)
 }
 
-/// The dead deliveries of a team that were received by a time and have bytes, at most `max`.
-fn dead_mail(conn: &Connection, team: i64, received_by: Time, max: usize) -> Result<Vec<i64>> {
+/// The dead deliveries of a team, or of one of its inboxes, that were received by a time and have bytes, at most `max`.
+fn dead_mail(conn: &Connection, team: i64, inbox: Option<InboxId>, received_by: Time, max: usize) -> Result<Vec<i64>> {
     let mut statement = conn.prepare_cached(DEAD_MAIL).map_err(store_error)?;
-    let rows = statement.query_map(params![team, received_by.0, max as i64], |row| row.get(0));
+    let inbox = inbox.map(|id| *id.0.as_bytes());
+    let rows = statement.query_map(params![team, received_by.0, max as i64, inbox], |row| row.get(0));
     rows.and_then(Iterator::collect).map_err(store_error)
 }
 
@@ -405,10 +407,16 @@ impl ErasureStore for Sqlite {
         self.run_erasing(move |ledger| drop_message_bytes(ledger, team, id)).await
     }
 
-    async fn drop_dead_mail(&self, team: TeamId, received_by: Time, max: usize) -> Result<usize> {
+    async fn drop_dead_mail(
+        &self,
+        team: TeamId,
+        inbox: Option<InboxId>,
+        received_by: Time,
+        max: usize,
+    ) -> Result<usize> {
         let Some(number) = self.team_number(team) else { return Ok(0) };
         // Found by a reader, so that a round with nothing to do does not keep the writer busy.
-        let due = self.run_query(move |conn| dead_mail(conn, number, received_by, max)).await?;
+        let due = self.run_query(move |conn| dead_mail(conn, number, inbox, received_by, max)).await?;
         if due.is_empty() {
             return Ok(0);
         }

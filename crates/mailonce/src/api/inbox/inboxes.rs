@@ -6,10 +6,10 @@ use mailonce_core::{
     conversation::caps::ReplyCaps,
     events::event::EventCursor,
     id::InboxId,
-    inbox::{Inbox, InboxSettings, artifact::ArtifactKind},
+    inbox::{Inbox, InboxRetention, InboxSettings, artifact::ArtifactKind},
     limits,
     problem::{Code, Problem},
-    time::parse_span,
+    time::{format_span, parse_span},
 };
 use mailonce_engine::inbox::inboxes::{InboxPatch, NewInbox};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,39 @@ use crate::{
 
 /// Maximum number of `allowed_link_domains`.
 const MAX_LINK_DOMAINS: usize = 50;
+
+/// The shortest and the longest `retention.raw`.
+const RAW_RETENTION_MS: std::ops::RangeInclusive<i64> = 3_600_000..=3_650 * 86_400_000;
+
+/// How long an inbox keeps mail. It can be shorter than the team's `retention`, and never longer.
+#[derive(Clone, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InboxRetentionBody {
+    /// Received mail, with its text and attachments: a duration from 1 hour to 3,650 days; null means as long as the team
+    /// keeps it.
+    #[serde(default)]
+    raw: Option<String>,
+}
+
+impl InboxRetentionBody {
+    fn validate(self) -> Result<InboxRetention, Problem> {
+        let field = "retention.raw";
+        let read = |text: String| parse_duration_ms(field, &text, *RAW_RETENTION_MS.end());
+        let raw_ms = self.raw.map(read).transpose()?;
+        if raw_ms.is_some_and(|ms| ms < *RAW_RETENTION_MS.start()) {
+            return Err(Problem::invalid_field(
+                field,
+                "must be at least 1 hour, or null for as long as the team keeps it",
+            ));
+        }
+        Ok(InboxRetention { raw_ms })
+    }
+
+    /// As answers show it. `None` when nothing is set.
+    fn of(retention: InboxRetention) -> Option<Self> {
+        (!retention.is_empty()).then(|| Self { raw: retention.raw_ms.map(format_span) })
+    }
+}
 
 /// An inbox to create.
 ///
@@ -72,6 +105,9 @@ pub(crate) struct NewInboxBody {
     /// Whether replies have the header `Auto-Submitted`, which marks them as written by a machine.
     #[serde(default)]
     mark_auto_submitted: bool,
+    /// How long mail is kept, if shorter than the team keeps it; needs the scope `admin`.
+    #[serde(default, deserialize_with = "object_or_null")]
+    retention: Option<InboxRetentionBody>,
     /// Your own values.
     #[serde(default)]
     metadata: BTreeMap<String, String>,
@@ -109,6 +145,10 @@ pub(crate) struct InboxPatchBody {
     /// Whether replies have the header `Auto-Submitted`.
     #[serde(default)]
     mark_auto_submitted: Option<bool>,
+    /// How long mail is kept, if shorter than the team keeps it; `null` removes it. Needs the scope `admin`.
+    #[serde(default, deserialize_with = "given_object")]
+    #[schema(value_type = Option<InboxRetentionBody>)]
+    retention: Option<Option<InboxRetentionBody>>,
     /// Your own values; replaces all of them.
     #[serde(default)]
     metadata: Option<BTreeMap<String, String>>,
@@ -145,6 +185,9 @@ pub(crate) struct InboxBody {
     reply_to_likely_automatic: bool,
     /// Whether replies have the header `Auto-Submitted`.
     mark_auto_submitted: bool,
+    /// How long mail is kept, if the inbox has a period of its own. Left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retention: Option<InboxRetentionBody>,
     /// Your own values.
     metadata: BTreeMap<String, String>,
     /// Number of messages that were received.
@@ -171,6 +214,7 @@ impl InboxBody {
             caps: CapsBody::from(caps.unwrap_or_default()),
             reply_to_likely_automatic: settings.reply_to_likely_automatic,
             mark_auto_submitted: settings.mark_auto_submitted,
+            retention: InboxRetentionBody::of(settings.retention),
             metadata: settings.metadata,
             message_count: inbox.latest_seq,
             cursor: app.engine.ctx.cursor(inbox.latest_seq).to_string(),
@@ -236,6 +280,7 @@ impl NewInboxBody {
         }
         let ttl_ms = self.ttl.as_deref().map(|ttl| parse_duration_ms("ttl", ttl, MAX_TTL_MS)).transpose()?;
         let caps = self.caps.map(CapsBody::validate).transpose()?;
+        let retention = self.retention.map(InboxRetentionBody::validate).transpose()?.unwrap_or_default();
         Ok(NewInbox {
             address: self.address,
             username: self.username,
@@ -251,6 +296,7 @@ impl NewInboxBody {
                 caps: caps.map(|caps| caps.apply_to(ReplyCaps::default())),
                 reply_to_likely_automatic: self.reply_to_likely_automatic,
                 mark_auto_submitted: self.mark_auto_submitted,
+                retention,
                 metadata: self.metadata,
                 changed_at: None,
             },
@@ -340,6 +386,10 @@ pub(crate) async fn change(
         Some(Some(ttl)) => Some(Some(app.engine.ctx.now().plus(parse_duration_ms("ttl", &ttl, MAX_TTL_MS)?))),
     };
     let caps = body.caps.map(|caps| caps.map(CapsBody::validate).transpose()).transpose()?;
+    let retention = match body.retention {
+        Some(Some(retention)) => Some(retention.validate()?),
+        given => given.map(|_null| InboxRetention::default()),
+    };
     let InboxPatchBody { reply_to_likely_automatic, mark_auto_submitted, .. } = body;
     let patch = InboxPatch {
         agent,
@@ -350,6 +400,7 @@ pub(crate) async fn change(
         caps,
         reply_to_likely_automatic,
         mark_auto_submitted,
+        retention,
         metadata,
     };
     let inbox = app.engine.inboxes.change_inbox(&auth.caller, inbox.id, patch, rev).await?;

@@ -57,7 +57,7 @@ pub(super) async fn run(world: &World, erasure: &Value) -> Value {
 }
 
 /// Receives a mail for the inbox `a` that cannot be processed. Returns the id of its delivery.
-async fn dead_delivery(world: &World, text: &str) -> String {
+pub(super) async fn dead_delivery(world: &World, text: &str) -> String {
     let raw = format!("From: ann@shop.test\nMessage-ID: <{text}@shop.test>\n\n{text}\n");
     let mail = incoming_mail(&["a@agents.test"], &raw);
     let received = world.engine.inbound.receive_mail(mail).await.unwrap();

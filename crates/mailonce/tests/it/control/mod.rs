@@ -8,6 +8,7 @@ mod erasure_journal;
 #[cfg(feature = "failpoints")]
 mod erasure_kills;
 mod erasures;
+mod inbox_retention;
 mod policy_trace;
 mod retries_after_policy_changes;
 mod rules;

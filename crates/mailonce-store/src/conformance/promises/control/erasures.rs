@@ -245,10 +245,11 @@ pub(super) async fn the_bytes_of_dead_deliveries_are_dropped(store: TestStore) {
     }
     let before = load_delivery(&store, dead[0].0).await;
 
-    assert_eq!(store.drop_dead_mail(OTHER_TEAM, T0.plus(1), 10).await.unwrap(), 0);
+    assert_eq!(store.drop_dead_mail(OTHER_TEAM, None, T0.plus(1), 10).await.unwrap(), 0);
+    assert_eq!(store.drop_dead_mail(TEAM, Some(second.id), T0.plus(1), 10).await.unwrap(), 0, "its mail waits");
     let mut dropped = Vec::new();
-    for _ in 0..3 {
-        dropped.push(store.drop_dead_mail(TEAM, T0.plus(1), 1).await.unwrap());
+    for of_inbox in [Some(inbox.id), None, None] {
+        dropped.push(store.drop_dead_mail(TEAM, of_inbox, T0.plus(1), 1).await.unwrap());
     }
 
     assert_eq!(dropped, [1, 1, 0], "the last one came later");

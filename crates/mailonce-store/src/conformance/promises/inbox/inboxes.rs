@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     id::InboxId,
-    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings},
+    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxRetention, InboxSettings},
     operation::IdempotentResult,
     outbound::key_binding::KeyBinding,
     time::Time,
@@ -31,6 +31,7 @@ pub(super) async fn an_inbox_is_read_back_unchanged(store: TestStore) {
         caps: Some(mailonce_core::conversation::caps::ReplyCaps::default()),
         reply_to_likely_automatic: true,
         mark_auto_submitted: true,
+        retention: InboxRetention { raw_ms: Some(3_600_000) },
         metadata: [("k".to_owned(), "v".to_owned())].into(),
         changed_at: Some(Time(T0.0 + 9)),
     };
