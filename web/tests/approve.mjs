@@ -1,6 +1,7 @@
 // Held emails in the window of a phone: what will be sent is shown, then approved, edited and rejected in a row. On a
 // desktop several are approved at once, by keyboard.
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { api, eventually, fitsWidth, PHONE, withBrowser } from "./browser.mjs";
 
 const hold = async (subject, more = {}) => {
@@ -14,16 +15,28 @@ await api("POST", "/v1/rules", {
   name: "invoices", direction: "outbound", actions: [{ type: "approve" }], match: { conditions: [{ field: "subject", operator: "contains", value: "Invoice" }] },
 });
 
+const INVOICE = Buffer.from([0x25, 0x50, 0x44, 0x46, 0x00, 0xff]);
+
+/** What people approve includes the attachment: the link gives exactly its bytes. */
+const downloadsInvoice = async (page) => {
+  const link = page.getByRole("link", { name: /^invoice\.pdf/ });
+  const [download] = await Promise.all([page.waitForEvent("download"), link.click()]);
+  assert.equal(download.suggestedFilename(), "invoice.pdf");
+  assert.deepEqual(await readFile(await download.path()), INVOICE);
+};
+
 const onPhone = async ({ page, goto, axe, picture }) => {
   const rejected = await hold("Invoice 3", { text: "Pay \u202e001\u202c euros." });
   const edited = await hold("Invoice 2");
   const approved = await hold("Invoice 1", {
-    from: "Your Bank <agent@mailonce.test>", headers: { "X-Priority": "1" }, cc: ["bob@example.com"], reply_to: ["pay@elsewhere.example"], attachments: [{ filename: "invoice.pdf", content: "aGVsbG8=" }],
+    from: "Your Bank <agent@mailonce.test>", headers: { "X-Priority": "1" }, cc: ["bob@example.com"], reply_to: ["pay@elsewhere.example"], attachments: [{ filename: "invoice.pdf", content: INVOICE.toString("base64") }],
     html: '<p style="color:red" onclick="alert(1)">Dear Eve, please pay <b>900</b>.</p><img src="https://tracker.example/x.png"><script>alert(1)</script>',
   });
   await goto("/needs-you");
+  await downloadsInvoice(page);
   await page.getByRole("link", { name: "Invoice 1" }).click();
   await page.getByRole("button", { name: "Approve and send" }).waitFor();
+  await downloadsInvoice(page);
   const text = await page.locator("main").innerText();
   for (const part of ["Your Bank <agent@mailonce.test>", "X-Priority: 1", "eve@example.com", "bob@example.com", "pay@elsewhere.example", "invoice.pdf", "please pay for Invoice 1", "Look twice", "Replies go to another organization"]) {
     assert.ok(text.includes(part), `${part}: ${text}`);
@@ -37,6 +50,11 @@ const onPhone = async ({ page, goto, axe, picture }) => {
   await page.getByRole("button", { name: "Approve and send" }).click();
   await page.getByRole("heading", { name: "Invoice 2", level: 1 }).waitFor();
   assert.notEqual(await state(approved), "held");
+  const queue = page.url();
+  await goto(`/emails/${approved}`);
+  await downloadsInvoice(page);
+  await page.goto(queue);
+  await page.getByRole("heading", { name: "Invoice 2", level: 1 }).waitFor();
 
   await page.getByRole("button", { name: "Edit first" }).click();
   await page.getByLabel("Subject").fill("Invoice 2, corrected");

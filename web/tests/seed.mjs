@@ -68,7 +68,7 @@ const seedPolicy = async () => {
 
 const seedDecisions = async () => {
   const offer = await send("offer-ada", "ada@example.com", "An offer for you: 20 % off", "Dear Ada,\n\nas a thank you we offer 20 % on your next order.\nThe code is THANKS20, valid until Sunday.\n\nYour shop", {
-    cc: ["sales@mailonce.test"], reply_to: ["deals@partner.example"], html: "<p>Dear Ada,</p><p>as a thank you we offer <b>20 %</b> on your next order.<br>The code is <code>THANKS20</code>, valid until Sunday.</p><p>Your shop</p>",
+    cc: ["sales@mailonce.test"], reply_to: ["deals@partner.example"], attachments: [{ filename: "terms.pdf", content: "JVBERi0xLjQK", content_type: "application/pdf" }], html: "<p>Dear Ada,</p><p>as a thank you we offer <b>20 %</b> on your next order.<br>The code is <code>THANKS20</code>, valid until Sunday.</p><p>Your shop</p>",
   });
   await send("offer-barbara", "barbara@example.net", "An offer for old friends", "Dear Barbara,\n\nwe miss you. Here is 10 %.\n\nYour shop");
   await api("POST", "/v1/escalations", { question: "A customer asks for a refund of 430 €, more than I may promise. Shall I offer it?", entity: "refund-4822" });

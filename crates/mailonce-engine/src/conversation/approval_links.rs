@@ -32,6 +32,7 @@ use crate::{
         Notifications,
         escalations::{DecisionRequest, EscalationView},
     },
+    outbound::queries::stored_attachment,
     runtime::{
         keyed_call::{KeyedCall, operation},
         problems::{key_mismatch, unavailable},
@@ -245,10 +246,7 @@ impl Notifications {
         let shown = page.view.email.filter(|_| page.state == LinkState::Open);
         let Some((email, Some(preview))) = shown else { return Err(not_shown()) };
         let file = preview.attachments.get(number).ok_or_else(not_shown)?;
-        let detail = self.ctx.store.email_detail(email.team, email.id).await.map_err(unavailable)?;
-        let body = detail.and_then(|detail| detail.body);
-        let content = body.and_then(|body| self.ctx.packer.unpack(&body)).ok_or_else(not_shown)?;
-        let attachment = content.attachments.into_iter().nth(number);
+        let attachment = stored_attachment(&self.ctx, email.team, email.id, number).await?;
         // The email may have changed since the preview was rendered.
         attachment.filter(|attachment| file.has_bytes(&attachment.bytes)).ok_or_else(not_shown)
     }

@@ -3,18 +3,21 @@
 use crate::{
     access::caller::Caller,
     outbound::Outbound,
-    runtime::problems::{email_not_found, unavailable},
+    runtime::{
+        context::Context,
+        problems::{email_not_found, unavailable},
+    },
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    id::{EmailId, first_id_at},
+    id::{EmailId, TeamId, first_id_at},
     limits,
     outbound::{
-        content::EmailContent,
+        content::{Attachment, EmailContent},
         email::Email,
         email_query::{EmailDetail, EmailQuery, EmailStats, ResultPage},
     },
-    problem::Problem,
+    problem::{Code, Problem},
     time::Time,
 };
 use uuid::Uuid;
@@ -31,6 +34,19 @@ pub struct EmailView {
     pub content: Option<EmailContent>,
 }
 
+/// An attachment of an email, counted from 0; `None` without one, or once the content was deleted. The caller checks who
+/// may see the email.
+pub(crate) async fn stored_attachment(
+    ctx: &Context,
+    team: TeamId,
+    id: EmailId,
+    number: usize,
+) -> Result<Option<Attachment>, Problem> {
+    let detail = ctx.store.email_detail(team, id).await.map_err(unavailable)?;
+    let content = detail.and_then(|detail| detail.body).and_then(|body| ctx.packer.unpack(&body));
+    Ok(content.and_then(|content| content.attachments.into_iter().nth(number)))
+}
+
 impl Outbound {
     /// One email.
     pub async fn email(&self, caller: &Caller, id: EmailId) -> Result<Email, Problem> {
@@ -44,6 +60,13 @@ impl Outbound {
         let detail = own.ok_or_else(|| email_not_found(id))?;
         let content = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body));
         Ok(EmailView { detail, content })
+    }
+
+    /// An attachment of an email, counted from 0 as in its content.
+    pub async fn attachment(&self, caller: &Caller, id: EmailId, number: usize) -> Result<Attachment, Problem> {
+        let email = self.email(caller, id).await?;
+        let attachment = stored_attachment(&self.ctx, email.team, id, number).await?;
+        attachment.ok_or_else(|| Problem::new(Code::NotFound, format!("email {id} has no attachment {number}")))
     }
 
     /// Emails, newest first.

@@ -67,6 +67,7 @@ fn outbound_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::outbound::emails::send, crate::api::outbound::emails::list))
         .routes(routes!(crate::api::outbound::emails::batch))
         .routes(routes!(crate::api::outbound::emails::read, crate::api::outbound::emails::reschedule))
+        .routes(routes!(crate::api::outbound::emails::attachment))
         .routes(routes!(crate::api::outbound::emails::cancel))
         .routes(routes!(crate::api::outbound::emails::resend))
         .routes(routes!(handoff::resolve))

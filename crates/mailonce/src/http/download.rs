@@ -2,8 +2,16 @@
 
 use axum::{
     http::{HeaderValue, header},
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
+
+/// The bytes of an attachment of outgoing email, as a file to save. No cache keeps them.
+pub(crate) fn attachment_response(bytes: Vec<u8>, filename: Option<&str>) -> Response {
+    let mut response = bytes.into_response();
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    set_download_headers(&mut response, filename.unwrap_or("attachment"));
+    response
+}
 
 /// Makes browsers download the response instead of rendering untrusted content on this origin.
 pub(crate) fn set_download_headers(response: &mut Response, name: &str) {

@@ -4,6 +4,7 @@ import { get, intention, post } from "../../api/client";
 import { useRefreshOn } from "../../api/events";
 import { useLoad } from "../../api/load";
 import type { EmailDetail } from "../../api/types";
+import { AttachmentLink } from "../../components/AttachmentLink";
 import { Code, Id } from "../../components/Code";
 import { isUsableKey } from "../../components/KeyName";
 import { Loading } from "../../components/Empty";
@@ -16,7 +17,7 @@ import { Table } from "../../components/Table";
 import { Tabs } from "../../components/Tabs";
 import { bytes, Time } from "../../components/Time";
 import { announce, toast } from "../../components/Toast";
-import { subjectOf } from "../../components/visible";
+import { subjectOf, visible } from "../../components/visible";
 import type { PageProps } from "..";
 import { may } from "../../session/session";
 import { Choices, EMAIL_CHOICES } from "../needs-you/Choices";
@@ -60,7 +61,7 @@ function Content({ email }: { email: EmailDetail }) {
       {email.html != null && <section class="email-part"><h2>HTML</h2><MailFrame html={email.html} label="HTML of the email" /></section>}
       {email.attachments.length > 0 && (
         <ul aria-label="Attachments">
-          {email.attachments.map(({ filename, content_type: type, size }, index) => <li key={index}>{filename ?? "without a name"} <span class="muted">{type ?? "type not declared"}, {bytes(size)}</span></li>)}
+          {email.attachments.map(({ filename, content_type: type, size }, index) => <li key={index}><AttachmentLink email={email.id} number={index}>{visible(filename ?? "without a name")}</AttachmentLink> <span class="muted">{type ?? "type not declared"}, {bytes(size)}</span></li>)}
         </ul>
       )}
     </div>

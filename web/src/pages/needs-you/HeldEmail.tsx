@@ -1,5 +1,7 @@
 // Exactly what will be sent: all addresses, attachments and both bodies, with the server's warnings first.
+import type { ComponentChildren } from "preact";
 import type { Schema } from "../../api/types";
+import { AttachmentLink } from "../../components/AttachmentLink";
 import { Facts } from "../../components/PageHead";
 import { Time } from "../../components/Time";
 import { MailFrame } from "../../components/MailFrame";
@@ -34,9 +36,14 @@ export function Addresses({ email }: { email: Held }) {
   const head = headOf(email.approval_text ?? "");
   const has = (name: string) => head.some(([other]) => other === name);
   const facts = head.length > 0 ? head : addressesOf(email);
+  const attachments = facts.filter(([name]) => name === "Attachment");
   return (
     <Facts facts={[
-      ...facts.map(([name, value]): [string, string] => [name, visible(value)]),
+      ...facts.map((fact): [string, ComponentChildren] => {
+        const [name, value] = [fact[0], visible(fact[1])];
+        const number = attachments.indexOf(fact);
+        return [name, number < 0 ? value : <AttachmentLink email={email.id} number={number}>{value}</AttachmentLink>];
+      }),
       ["Reply-To", has("Reply-To") ? null : <span class="muted">the sender</span>],
       ["Attachments", has("Attachment") ? null : <span class="muted">none</span>],
       ["Leaves at", email.scheduled_at ? <Time at={email.scheduled_at} /> : null],

@@ -20,7 +20,7 @@ use crate::{
     client_address::ClientAddress,
     http::{
         app::{ApiResult, App},
-        download::set_download_headers,
+        download::attachment_response,
         extract::read_body,
         html::escape_html,
         json::check_text,
@@ -50,11 +50,7 @@ pub(crate) async fn attachment(State(app): State<App>, TwoPathParams(token, numb
         Ok(attachment) => attachment,
         Err(problem) => return failure(problem),
     };
-    let name = attachment.filename.unwrap_or_else(|| "attachment".to_owned());
-    let mut response = attachment.bytes.into_response();
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    set_download_headers(&mut response, &name);
-    Ok(response)
+    Ok(attachment_response(attachment.bytes, attachment.filename.as_deref()))
 }
 
 /// Decides, once.

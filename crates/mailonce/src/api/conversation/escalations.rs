@@ -150,7 +150,8 @@ pub(crate) struct HeldEmailBody {
     digest: Option<String>,
 }
 
-/// An attachment of a held email, without its bytes.
+/// An attachment of a held email, without its bytes. `GET /v1/emails/{id}/attachments/{n}` returns the bytes; the first is
+/// number 0.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HeldAttachmentBody {
     /// File name as it will be sent.

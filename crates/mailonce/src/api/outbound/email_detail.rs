@@ -127,7 +127,7 @@ pub(crate) struct TimelineEntryBody {
     description: String,
 }
 
-/// An attachment, without its bytes.
+/// An attachment, without its bytes. `GET /v1/emails/{id}/attachments/{n}` returns the bytes; the first is number 0.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SentAttachmentBody {
     /// File name as sent.

@@ -1,4 +1,4 @@
-//! Emails: send, batch, list, read, reschedule, cancel and resend.
+//! Emails: send, batch, list, read, download attachments, reschedule, cancel and resend.
 
 use axum::{
     Json,
@@ -38,10 +38,11 @@ use crate::{
     },
     http::{
         app::{ApiResult, App},
+        download::attachment_response,
         extract::{AuthedRequest, RawBody},
         json::check_text,
         json_body::parse,
-        params::PathParam,
+        params::{PathParam, TwoPathParams},
         problem::ApiError,
     },
 };
@@ -332,6 +333,21 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
     let stops = app.engine.control.stops.stops_affecting(auth.caller.team.id).await?;
     let stop = stops.stopping(&view.detail.email);
     Ok(Json(EmailDetailBody::of(&auth.caller, &view, message_id, stop)).into_response())
+}
+
+/// Read the bytes of an attachment of an email. The first one is number 0.
+#[utoipa::path(get, path = "/v1/emails/{id}/attachments/{n}", operation_id = "read_email_attachment", tag = "emails", params(("id" = String, Path), ("n" = usize, Path)),
+    responses((status = 200, description = "The bytes", content_type = "application/octet-stream", body = Vec<u8>)))]
+pub(crate) async fn attachment(
+    State(app): State<App>,
+    auth: AuthedRequest,
+    TwoPathParams(id, n): TwoPathParams,
+) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let id = email_id(&id)?;
+    let missing = |_not_a_number| Problem::new(Code::NotFound, format!("email {id} has no attachment {n}"));
+    let attachment = app.engine.outbound.attachment(&auth.caller, id, n.parse().map_err(missing)?).await?;
+    Ok(attachment_response(attachment.bytes, attachment.filename.as_deref()))
 }
 
 /// New time of a scheduled email.

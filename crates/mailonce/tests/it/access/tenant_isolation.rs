@@ -38,6 +38,7 @@ pub(crate) const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("post", "/v1/emails/batch", RouteAccess::CallerScoped),
     ("get", "/v1/emails/{id}", RouteAccess::ByResourceId),
     ("patch", "/v1/emails/{id}", RouteAccess::ByResourceId),
+    ("get", "/v1/emails/{id}/attachments/{n}", RouteAccess::ByResourceId),
     ("post", "/v1/emails/{id}/cancel", RouteAccess::ByResourceId),
     ("post", "/v1/emails/{id}/resend", RouteAccess::ByResourceId),
     ("post", "/v1/emails/{id}/resolve", RouteAccess::ByResourceId),

@@ -33,6 +33,7 @@ const ROUTES: &[(&str, &str, TiedKeyAccess)] = &[
     ("post", "/v1/emails/batch", TiedKeyAccess::Refused(403)),
     ("get", "/v1/emails/{id}", TiedKeyAccess::OtherInbox),
     ("patch", "/v1/emails/{id}", TiedKeyAccess::OtherInbox),
+    ("get", "/v1/emails/{id}/attachments/{n}", TiedKeyAccess::OtherInbox),
     ("post", "/v1/emails/{id}/cancel", TiedKeyAccess::OtherInbox),
     ("post", "/v1/emails/{id}/resend", TiedKeyAccess::OtherInbox),
     ("post", "/v1/emails/{id}/resolve", TiedKeyAccess::OtherInbox),

@@ -1,5 +1,6 @@
 //! Sends: idempotency keys, intents, batches, templates, and commands on accepted email.
 
+mod attachments;
 mod batch;
 mod call_ids;
 pub(super) mod client_disconnects;
