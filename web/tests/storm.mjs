@@ -54,3 +54,19 @@ await withBrowser(async ({ page, goto }) => {
   const stats = asked.stats - before.stats;
   assert.ok(stats <= allowed, `${stats} requests for statistics, ${allowed} allowed`);
 });
+
+// Callers without ids of their own are told apart by their API keys, although these were made at the same time.
+await withBrowser(async ({ page, goto }) => {
+  const send = (secret) => api("POST", "/v1/emails", { from: "agent@mailonce.test", to: ["eve@example.com"], subject: "Two callers", text: "Thank you." }, { "idempotency-key": "two-callers", ...(secret && { authorization: `Bearer ${secret}` }) });
+  const keys = await Promise.all(["first agent", "second agent"].map((name) => api("POST", "/v1/api-keys", { name, scopes: ["send"] })));
+  const { id } = await send();
+  for (const { api_key: secret } of keys) await send(secret);
+  await eventually(async () => (await api("GET", `/v1/emails/${id}`)).suppressed_calls.length === 2, "both calls are kept");
+  await goto(`/emails/${id}`);
+  const duplicates = page.locator(".email-waterfall li.duplicate");
+  await duplicates.first().waitFor();
+  // Two calls of a burst share a row, and its title has a line for each.
+  const callers = await duplicates.evaluateAll((rows) => rows.flatMap((row) => row.title.split("\n")).map((line) => line.split(" · ")[0]));
+  assert.deepEqual(callers.sort(), keys.map((key) => `API key …${key.id.slice(-8)}`).sort());
+  assert.notEqual(callers[0], callers[1]);
+});

@@ -17,7 +17,8 @@ const CHANNELS: Record<string, string> = { http: "HTTP API", batch: "batch", cli
 
 export const channelName = (channel: string): string => CHANNELS[channel] ?? channel;
 
-const callerOf = ({ call, caller }: SuppressedCall) => call?.id ?? (caller ? `API key …${caller.slice(-8)}` : "not recorded");
+/** The caller's own id of the call, else its API key. Ids begin with the time, so only their ends tell API keys apart. */
+export const callerOf = ({ call, caller }: SuppressedCall): string => call?.id ?? (caller ? `API key …${caller.slice(-8)}` : "unknown caller");
 
 export function SuppressedCalls({ calls, total }: { calls: SuppressedCall[]; total: number }) {
   return (

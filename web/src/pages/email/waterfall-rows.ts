@@ -1,6 +1,6 @@
 // The rows of an email's waterfall: what happened, from the accept to the end, in the order of time.
 import type { EmailDetail, Schema } from "../../api/types";
-import { channelName, REASONS } from "../../components/SuppressedCalls";
+import { callerOf, channelName, REASONS, type SuppressedCall } from "../../components/SuppressedCalls";
 import { duration } from "../../components/Time";
 
 export type RowKind = "accept" | "wait" | "attempt" | "evidence" | "duplicate" | "end";
@@ -100,11 +100,7 @@ const evidenceRow = (one: Schema["EvidenceBody"], since: Since): Row => ({
   tone: one.says === "delivered" || one.says === "accepted" ? "good" : one.says === "bounced" || one.says === "complained" ? "bad" : "plain",
 });
 
-type Duplicate = Schema["SuppressedCallBody"];
-
-const callerOf = ({ call, caller }: Duplicate) => call?.id ?? (caller ? `API key ${caller.slice(0, 8)}…` : "unknown caller");
-
-function duplicateRow(call: Duplicate, since: Since): Row {
+function duplicateRow(call: SuppressedCall, since: Since): Row {
   const refused = call.reason === "mismatch";
   const at = since(call.at);
   return {
@@ -117,7 +113,7 @@ function duplicateRow(call: Duplicate, since: Since): Row {
 const BURST_MS = 100;
 
 /** Duplicates in the order of time; those of a burst are one row with a mark for each. */
-function duplicateRows(calls: Duplicate[], since: Since, each: boolean): Row[] {
+function duplicateRows(calls: SuppressedCall[], since: Since, each: boolean): Row[] {
   const rows = calls.map((call) => duplicateRow(call, since)).sort((a, b) => a.from - b.from);
   if (each) return rows;
   const bursts: Row[][] = [];
