@@ -73,11 +73,22 @@ const checkKeyboard = async (page, name) => {
   assert.deepEqual(left, [], `${name}: not reachable with Tab`);
 };
 
+/** Fails when two labels of an axis lie on each other. */
+const checkAxes = async (page) => {
+  const overlaps = await page.locator(".chart-axis").evaluateAll((axes) => axes.flatMap((axis) => {
+    const labels = [...axis.querySelectorAll("span")].map((label) => ({ text: label.textContent, ...label.getBoundingClientRect().toJSON() }));
+    const meets = (one, other) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+    return labels.flatMap((one, index) => labels.slice(index + 1).filter((other) => meets(one, other)).map((other) => `${one.text} and ${other.text}`));
+  }));
+  assert.deepEqual(overlaps, [], "labels of a chart lie on each other");
+};
+
 const visit = async ({ page, goto, axe }, name, path, after) => {
   try {
     await goto(path);
     await settle(page);
     await fitsWidth(page);
+    await checkAxes(page);
     await axe();
     await after?.();
   } catch (error) {

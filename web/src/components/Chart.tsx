@@ -43,13 +43,15 @@ function axisLabel(at: string, spanMs: number): string {
   return (spanMs < 300 * SECOND_MS ? clockWithSeconds : clock).format(time);
 }
 
-/** About five labels at even distances. A span is labelled where it begins. */
-const AXIS_LABELS = 5;
+/** At most so many labels at even distances, each where its span begins. On a phone, more would touch each other. */
+const AXIS_LABELS = 4;
+/** The part of the axis after which a label would touch "now". */
+const LAST_LABEL = 0.75;
 
 function TimeAxis({ times }: { times: string[] }) {
   const span = Date.parse(times.at(-1) ?? "") - Date.parse(times[0] ?? "");
   const step = Math.max(1, Math.ceil(times.length / AXIS_LABELS));
-  const shown = times.map((time, index) => ({ time, index })).filter(({ index }) => index % step === 0 && index / Math.max(1, times.length) < 0.9);
+  const shown = times.map((time, index) => ({ time, index })).filter(({ index }) => index % step === 0 && index / times.length < LAST_LABEL);
   return (
     <div class="chart-axis" aria-hidden="true">
       {shown.map(({ time, index }) => <span key={time} style={{ left: `${(index / times.length) * 100}%` }}>{axisLabel(time, span)}</span>)}
