@@ -1,7 +1,9 @@
 // How the page and its files are served: with the policy that keeps other hosts and inline scripts out, compressed, and not
-// again while they have not changed.
+// again while they have not changed. What the binary serves is what `web/dist` has.
 import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
 import { request } from "node:http";
+import { gunzipSync } from "node:zlib";
 
 const { MAILONCE_URL } = process.env;
 
@@ -56,3 +58,13 @@ for (const path of [...new Set(assets), "/assets/mail.css"]) {
 assert.equal((await load("/assets/mail.css")).headers["cross-origin-resource-policy"], "cross-origin");
 assert.notEqual((await load("/assets/app.js")).headers["cross-origin-resource-policy"], "cross-origin");
 for (const path of ["/assets/nothing.js", "/assets/index.html", "/assets/..%2findex.html", "/nowhere"]) assert.equal((await load(path)).status, 404, path);
+
+// The files are part of the binary: each is the committed one, byte by byte.
+const dist = new URL("../dist/", import.meta.url);
+const page = await readFile(new URL("index.html", dist), "utf8");
+assert.ok(html === page, "the page is not web/dist/index.html; build the server again");
+for (const name of await readdir(new URL("assets/", dist))) {
+  const [built, { body: plain }, { body: packed }] = await Promise.all([readFile(new URL(`assets/${name}`, dist)), load(`/assets/${name}`), load(`/assets/${name}`, { "accept-encoding": "gzip" })]);
+  assert.ok(plain.equals(built), `${name} is not the one in web/dist; build the server again`);
+  assert.ok(gunzipSync(packed).equals(built), `${name}, compressed, is another file`);
+}

@@ -1,7 +1,7 @@
 //! The dashboard: a web page that shows what was sent, what was stopped and what waits for a person.
 //!
-//! Its source is in `web/`, and the built files in `web/dist` are part of the binary. A build for development reads them from the
-//! disk instead. The page uses the public API only.
+//! Its source is in `web/`, and the built files in `web/dist` are part of the binary, also of a build for development, so that the
+//! tests see what a release serves. `npm run dev` in `web/` shows changes without a build. The page uses the public API only.
 
 use axum::{
     Router,
