@@ -35,6 +35,51 @@ const stopAndResume = async ({ page, goto, axe, picture }) => {
   await page.getByText("in force").waitFor({ state: "detached" });
 };
 
+const dialogOf = (page) => page.getByRole("dialog");
+const stopsOf = (page, level) => page.getByRole("list", { name: `Stops: ${level}`, exact: true });
+
+/** Stops a level by the page, and returns the scopes of all stops. `target` is what the form chooses. */
+const stopLevel = async (page, level, target) => {
+  await page.getByRole("button", { name: `Stop: ${level}`, exact: true }).click();
+  if (target) await dialogOf(page).getByLabel(level, { exact: true }).selectOption({ label: target });
+  await dialogOf(page).getByRole("button", { name: "Stop", exact: true }).click();
+  await stopsOf(page, level).getByText("in force").waitFor();
+  return (await api("GET", "/v1/stops")).data.map(({ scope }) => scope);
+};
+
+const resumeLevel = async (page, level) => {
+  await stopsOf(page, level).getByRole("button", { name: "Resume…" }).click();
+  await dialogOf(page).getByRole("button", { name: "Resume", exact: true }).click();
+  await eventually(async () => (await api("GET", "/v1/stops")).data.length === 0, `${level}: the stop ends`);
+  await stopsOf(page, level).waitFor({ state: "detached" });
+};
+
+/** Each button of an operator stops what it says, and nothing else. */
+const otherLevels = async ({ page, goto }) => {
+  const { id } = await api("POST", "/v1/api-keys", { name: "order agent", scopes: ["send"] });
+  const { name: transport } = (await api("GET", "/v1/transports")).data[0];
+  const levels = [["Installation", null, { installation: true }], ["Transport", transport, { transport }], ["Team", null, { team: true }], ["API key", "order agent", { api_key: id }]];
+  await eventually(async () => (await api("GET", "/v1/stops")).data.length === 0, "no stop is left");
+  await goto("/stops");
+  for (const [level, target, scope] of levels) {
+    assert.deepEqual(await stopLevel(page, level, target), [scope], level);
+    await resumeLevel(page, level);
+  }
+};
+
+/** The picker has every inbox, also those after the first page of the list. */
+const manyInboxes = async ({ page, goto }) => {
+  const { data: before } = await api("GET", "/v1/inboxes?limit=100");
+  const oldest = before.at(-1);
+  for (let number = 1; number <= 101; number += 1) await api("POST", "/v1/inboxes", { username: `agent-${number}` });
+  const { data: newest } = await api("GET", "/v1/inboxes?limit=100");
+  assert.ok(!newest.some(({ id }) => id === oldest.id), "the oldest inbox is not on the first page");
+  await goto("/stops");
+  assert.deepEqual(await stopLevel(page, "Inbox", oldest.address), [{ inbox: oldest.id }]);
+  await stopsOf(page, "Inbox").getByText(oldest.address).waitFor();
+  await resumeLevel(page, "Inbox");
+};
+
 const budget = async ({ page, axe }) => {
   await page.getByRole("button", { name: "Add budget…" }).click();
   const dialog = page.getByRole("dialog");
@@ -99,6 +144,8 @@ await withBrowser(async (tools) => {
   await stopAndResume(tools);
   await budget(tools);
   await transports(tools);
+  await otherLevels(tools);
+  await manyInboxes(tools);
 });
 await withBrowser(async ({ page, goto, axe }) => {
   await goto("/stops");

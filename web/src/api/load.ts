@@ -1,4 +1,4 @@
-// Loading for pages: one object, or the pages of a list. Both keep what they have while they load again.
+// Loading for pages: one object, or the pages of a list. The hooks keep what they have while they load again.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { isReturning } from "../router";
 import { get, type Query } from "./client";
@@ -38,6 +38,22 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: read
   }, [reload]);
   const set = useCallback((data: T) => setState({ data, problem: null, loading: false }), []);
   return { ...state, reload, set };
+}
+
+const PAGE_ROWS = 100;
+/** Nobody chooses from a longer list of names. */
+const MAX_NAMES = 1000;
+
+/** The rows of a list with cursors, page by page, up to a limit: the names of a picker. */
+export async function getAll<T>(path: string, signal: AbortSignal): Promise<T[]> {
+  const rows: T[] = [];
+  let cursor: string | null | undefined;
+  do {
+    const page = await get<Page<T>>(path, { limit: PAGE_ROWS, cursor }, { signal });
+    rows.push(...page.data);
+    cursor = page.next_cursor;
+  } while (cursor && rows.length < MAX_NAMES);
+  return rows;
 }
 
 export interface Pages<T> {

@@ -1,7 +1,7 @@
 // API keys of the team, without their secrets.
 import { useState } from "preact/hooks";
 import { del, get } from "../../api/client";
-import { useLoad } from "../../api/load";
+import { getAll, useLoad } from "../../api/load";
 import type { Page, Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { confirm } from "../../components/Dialog";
@@ -22,9 +22,9 @@ type ApiKey = Schema["ApiKeyBody"];
 async function load(signal: AbortSignal) {
   const [keys, inboxes] = await Promise.all([
     get<Page<ApiKey>>("/v1/api-keys", {}, { signal }),
-    get<Page<Schema["InboxBody"]>>("/v1/inboxes", { limit: 100 }, { signal }),
+    getAll<Schema["InboxBody"]>("/v1/inboxes", signal),
   ]);
-  return { keys: keys.data, inboxes: inboxes.data.map(({ id, address }): [string, string] => [id, address]) };
+  return { keys: keys.data, inboxes: inboxes.map(({ id, address }): [string, string] => [id, address]) };
 }
 
 const stateOf = (key: ApiKey): string =>

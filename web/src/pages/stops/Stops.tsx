@@ -12,13 +12,18 @@ import { StopLevels } from "./StopLevels";
 import { Transports } from "./Transports";
 
 async function load(signal: AbortSignal) {
-  const [stops, names, transports] = await Promise.all([get<{ data: Stop[] }>("/v1/stops", {}, { signal }), loadNames(signal), get<TransportList>("/v1/transports", {}, { signal })]);
-  return { stops: stops.data, names, transports };
+  const [stops, transports] = await Promise.all([get<{ data: Stop[] }>("/v1/stops", {}, { signal }), get<TransportList>("/v1/transports", {}, { signal })]);
+  return { stops: stops.data, transports };
 }
 
 export function Stops() {
-  const { data, problem, reload } = useLoad(load, []);
+  const { data, problem: stopsProblem, reload } = useLoad(load, []);
+  // Names change rarely and can be many, so they are not polled.
+  const { data: names, problem: namesProblem, reload: reloadNames } = useLoad(loadNames, []);
+  const problem = stopsProblem ?? namesProblem;
+  const retry = async () => void (await Promise.all([reload(), reloadNames()]));
   const refresh = () => void reload();
+  useRefreshOn("stop.*", () => void reloadNames());
   useRefreshOn("stop.*,transport.*,handoff.*", refresh);
   // Stops of the operators of other teams, and the end of a release, have no event in this team.
   const releasing = data?.stops.some(({ state }) => state === "releasing");
@@ -26,13 +31,13 @@ export function Stops() {
   return (
     <>
       <PageHead title="Stop and budgets" intro="Keep email from leaving, limit how much may leave, and see which transports work." />
-      {problem && <Problem problem={problem} retry={reload} />}
-      {!data && !problem && <Loading lines={6} />}
-      {data && (
+      {problem && <Problem problem={problem} retry={retry} />}
+      {!(data && names) && !problem && <Loading lines={6} />}
+      {data && names && (
         <>
-          <StopLevels stops={data.stops} names={data.names} transports={data.transports.data.map(({ name }) => name)} reload={refresh} />
-          <Budgets names={data.names} />
-          <Transports list={data.transports} names={data.names} reload={refresh} />
+          <StopLevels stops={data.stops} names={names} transports={data.transports.data.map(({ name }) => name)} reload={refresh} />
+          <Budgets names={names} />
+          <Transports list={data.transports} names={names} reload={refresh} />
         </>
       )}
     </>

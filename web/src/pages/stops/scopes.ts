@@ -1,5 +1,6 @@
 // The five levels of stops, and the names of what they cover.
 import { get } from "../../api/client";
+import { getAll } from "../../api/load";
 import type { Page, Schema } from "../../api/types";
 import { may } from "../../session/session";
 
@@ -35,8 +36,8 @@ export interface Names {
 
 /** Only administrators may list API keys; others see ids in the place of names. */
 export async function loadNames(signal: AbortSignal): Promise<Names> {
-  const list = async <T>(path: string) => (await get<Page<T>>(path, { limit: 100 }, { signal })).data;
-  const [inboxes, apiKeys] = await Promise.all([list<Schema["InboxBody"]>("/v1/inboxes"), may("admin") ? list<Schema["ApiKeyBody"]>("/v1/api-keys") : []]);
+  const listApiKeys = async () => (await get<Page<Schema["ApiKeyBody"]>>("/v1/api-keys", {}, { signal })).data;
+  const [inboxes, apiKeys] = await Promise.all([getAll<Schema["InboxBody"]>("/v1/inboxes", signal), may("admin") ? listApiKeys() : []]);
   return {
     inboxes: inboxes.map(({ id, address }) => [id, address]),
     apiKeys: apiKeys.filter(({ revoked_at: revoked }) => !revoked).map(({ id, name }) => [id, name]),

@@ -1,8 +1,7 @@
 // Conversations: messages and emails that reply to each other.
-import { get } from "../../api/client";
-import { useLoad, usePages } from "../../api/load";
+import { getAll, useLoad, usePages } from "../../api/load";
 import { useRefreshPages } from "../../api/refresh";
-import type { Page, Schema } from "../../api/types";
+import type { Schema } from "../../api/types";
 import { Button } from "../../components/Button";
 import { ArrivalCommand } from "../../components/ExampleCommand";
 import { Empty, Loading } from "../../components/Empty";
@@ -22,8 +21,8 @@ const HANDLED: [string, string][] = [["", "All threads"], ["false", "Not handled
 type Inboxes = [id: string, address: string][];
 
 function useInboxes(): Inboxes {
-  const { data } = useLoad((signal) => get<Page<Schema["InboxBody"]>>("/v1/inboxes", { limit: 100 }, { signal }), []);
-  return (data?.data ?? []).map(({ id, address }) => [id, address]);
+  const { data } = useLoad((signal) => getAll<Schema["InboxBody"]>("/v1/inboxes", signal), []);
+  return (data ?? []).map(({ id, address }) => [id, address]);
 }
 
 function Filters({ inboxes }: { inboxes: Inboxes }) {
