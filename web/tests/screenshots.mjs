@@ -1,5 +1,6 @@
 // Every page, empty and full, in light and dark, on a desktop and a phone: no console error, no policy violation, no
-// serious accessibility fault, nothing wider than the window, and everything reachable by keyboard. Wide screens, too.
+// serious accessibility fault, nothing wider than the window, and everything reachable by keyboard, with a visible focus. Wide
+// screens, too.
 //
 //   SCREENSHOTS=/tmp/pictures npm test -- screenshots       # also writes pictures of the full pages, and of some empty ones
 //   ONLY=stops,endpoint                                     # some pages
@@ -46,7 +47,7 @@ const checkWide = async (page, name) => {
   await page.setViewportSize(DESKTOP);
 };
 
-/** Presses Tab until the focus leaves the page. Every action must get it once, and it must not stay anywhere. */
+/** Presses Tab until the focus leaves the page. Every action must get it once and show it, and it must not stay anywhere. */
 const checkKeyboard = async (page, name) => {
   await page.evaluate(() => {
     document.activeElement?.blur();
@@ -58,13 +59,18 @@ const checkKeyboard = async (page, name) => {
   let stuck = 0;
   for (let step = 0; step < count * 2 + 80; step += 1) {
     await page.keyboard.press("Tab");
-    const { left, same } = await page.evaluate(() => {
-      const active = document.activeElement;
+    const { left, same, unmarked } = await page.evaluate(() => {
+      const active = document.activeElement ?? document.body;
+      const isDrawn = (style) => (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0) || style.boxShadow !== "none";
+      const after = getComputedStyle(active, "::after");
+      // The document of a frame draws the focus inside it.
+      const marked = active === document.body || active.tagName === "IFRAME" || isDrawn(getComputedStyle(active)) || (after.content !== "none" && isDrawn(after));
       const same = active === globalThis.lastActive && active !== document.body;
       globalThis.lastActive = active;
       globalThis.unreached.delete(active);
-      return { left: globalThis.unreached.size, same };
+      return { left: globalThis.unreached.size, same, unmarked: marked ? null : active.outerHTML.slice(0, 120) };
     });
+    assert.equal(unmarked, null, `${name}: the focus is not visible`);
     stuck = same ? stuck + 1 : 0;
     assert.ok(stuck < 3, `${name}: Tab does not leave an element`);
     if (left === 0) return;

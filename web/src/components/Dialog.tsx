@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
 import { Button } from "./Button";
 
+/** Parts of a dialog in the layout are no header and footer elements: those would be landmarks of the page. */
 export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children: ComponentChildren }) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -14,10 +15,10 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
   }, []);
   return (
     <dialog class="dialog" ref={element} aria-labelledby={id} onClose={onClose}>
-      <header>
+      <div class="dialog-head">
         <h2 id={id}>{title}</h2>
         <button type="button" class="button quiet small" aria-label="Close" onClick={() => element.current?.close()}>×</button>
-      </header>
+      </div>
       {children}
     </dialog>
   );
@@ -50,10 +51,10 @@ export function Confirm() {
   return (
     <Dialog title={open.question.title} onClose={() => answer(false)}>
       <div class="stack">{open.question.body}</div>
-      <footer>
+      <div class="dialog-foot">
         <Button onPress={() => answer(false)}>Back</Button>
         <Button kind={open.question.danger ? "danger" : "primary"} onPress={() => answer(true)}>{open.question.action}</Button>
-      </footer>
+      </div>
     </Dialog>
   );
 }

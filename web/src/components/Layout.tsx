@@ -94,13 +94,13 @@ export function Layout({ session, children }: { session: Session; children: Comp
   return (
     <div class="layout">
       <a class="skip" href="#main">Skip to the page</a>
-      <div class={open ? "side open" : "side"}>
+      <header class={open ? "side open" : "side"}>
         <TopBar open={open} toggle={() => setOpen(!open)} />
         <div class="side-body" id="side" onClick={(event) => event.target instanceof Element && event.target.closest("a") && setOpen(false)}>
           <Navigation />
           <Account session={session} />
         </div>
-      </div>
+      </header>
       <main id="main" tabIndex={-1}>{children}</main>
       <Toasts />
       <Confirm />

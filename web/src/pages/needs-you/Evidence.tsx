@@ -33,7 +33,7 @@ interface EvidenceProps {
   email: EmailDetail;
   /** Only the parts in this state. */
   only?: Schema["HandoffBody"]["state"];
-  /** Without a card of its own. */
+  /** Without a card and a landmark of its own. */
   plain?: boolean;
 }
 
@@ -41,7 +41,7 @@ export function Evidence({ email, only, plain = false }: EvidenceProps) {
   const title = useId();
   const handoffs = email.handoffs.filter(({ state }) => !only || state === only);
   return (
-    <section class={plain ? "stack" : "card stack"} aria-labelledby={title}>
+    <section class={plain ? "stack" : "card stack"} aria-labelledby={plain ? undefined : title}>
       <h2 id={title}>What is known</h2>
       {handoffs.map((handoff) => (
         <div class="stack" key={handoff.number}>
