@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { api, eventually, SLOW_MS, withBrowser } from "./browser.mjs";
 
 const send = (subject) => api("POST", "/v1/emails", { from: "agent@mailonce.test", to: ["unknown@sandbox.mailonce.test"], subject, text: "Did it arrive?" }, { "idempotency-key": subject });
+/** How far the attempt got when its answer was lost. */
+const LOST_WHILE = "waiting for the final answer";
 const openQuestions = async (reason) => (await api("GET", `/v1/escalations?state=open&reason=${reason}`)).data;
 
 const settleEmail = async ({ page, goto, axe, picture }) => {
@@ -19,6 +21,9 @@ const settleEmail = async ({ page, goto, axe, picture }) => {
   for (const part of ["Attempt 1", "Next hop said", "Message-ID", "The recipient may get the email twice", "It arrived", "Send it again", "Give up"]) {
     assert.ok(text.includes(part), `${part}: ${text}`);
   }
+  const steps = page.locator(".needs-you-attempt ol li");
+  assert.deepEqual(await steps.allInnerTexts(), ["✓ connecting", "✓ greeting", "✓ naming the sender", "✓ naming the recipient", "✓ sending the content", LOST_WHILE]);
+  assert.equal(await page.locator(".needs-you-attempt [aria-current=step]").innerText(), LOST_WHILE);
   await axe();
   await picture("unknown-settle", { fullPage: true });
   await page.getByLabel("How you know").fill("Eve confirmed it");
@@ -39,6 +44,7 @@ const settleOnEmailPage = async ({ page, goto, picture }) => {
   await goto(`/emails/${id}`);
   await page.getByRole("button", { name: "Give up" }).waitFor({ timeout: SLOW_MS });
   await picture("unknown-email", { fullPage: true });
+  await page.locator(".email-waterfall li.attempt").getByText(new RegExp(`unknown by \\S+ while ${LOST_WHILE}`)).waitFor();
   // The sandbox loses the answer to the second copy, too.
   const attempts = async () => (await api("GET", `/v1/emails/${id}`)).handoffs.flatMap((handoff) => handoff.attempts).length;
   assert.equal(await attempts(), 1);

@@ -2,6 +2,7 @@
 import type { EmailDetail, Schema } from "../../api/types";
 import { callerOf, channelName, REASONS, type SuppressedCall } from "../../components/SuppressedCalls";
 import { duration } from "../../components/Time";
+import { phaseWords } from "../needs-you/Evidence";
 
 export type RowKind = "accept" | "wait" | "attempt" | "evidence" | "duplicate" | "end";
 
@@ -81,12 +82,13 @@ function attemptRow(email: EmailDetail, handoff: Handoff, attempt: Attempt, sinc
   const from = since(attempt.at);
   const running = !attempt.ended_at && !attempt.outcome;
   const recipients = handoff.recipients.join(", ");
-  const outcome = `${attempt.outcome ?? "running"} by ${attempt.transport ?? handoff.transport}`;
+  const phase = attempt.outcome === "accepted" ? "" : phaseWords(attempt.phase);
+  const outcome = `${attempt.outcome ?? "running"} by ${attempt.transport ?? handoff.transport}${phase && ` while ${phase}`}`;
   return {
     kind: "attempt",
     label: `Attempt ${attempt.number}`,
     detail: email.handoffs.length > 1 ? `${outcome} · ${recipients}` : outcome,
-    title: [recipients, attempt.phase && `last phase: ${attempt.phase}`, attempt.reply].filter(Boolean).join(" · "),
+    title: [recipients, attempt.phase && `last phase: ${phaseWords(attempt.phase)}`, attempt.reply].filter(Boolean).join(" · "),
     from,
     to: attempt.ended_at ? since(attempt.ended_at) : running ? Math.max(from, now) : from,
     tone: attempt.outcome ? OUTCOME_TONES[attempt.outcome] : "busy",

@@ -6,14 +6,34 @@ import { StateChip } from "../../components/StateChip";
 import { Time } from "../../components/Time";
 import { Id } from "../../components/Code";
 
-const PHASES: Record<string, string> = {
-  connect: "connecting", tls: "starting TLS", greet: "greeting", login: "logging in", mail: "naming the sender", rcpt: "naming the recipient", data: "sending the content", final: "waiting for the answer to the final dot",
+type Phase = NonNullable<Schema["AttemptBody"]["phase"]>;
+
+/** The steps of an attempt, in order. Providers with an HTTP API take the last one at once. */
+const PHASES: Record<Phase, string> = {
+  connect: "connecting", tls: "starting TLS", greet: "greeting", login: "logging in", mail: "naming the sender", rcpt: "naming the recipient", data: "sending the content", final: "waiting for the final answer",
 };
+/** Not every next hop wants these. */
+const OPTIONAL: Phase[] = ["tls", "login"];
 const SOURCES: Record<Schema["EvidenceBody"]["source"], string> = {
   late_reply: "a late answer", look_up: "a look-up", provider_event: "a provider event", bounce: "a bounce", person: "a person", policy: "the email's policy", window: "a repeat with the same key", crash: "a crash",
 };
 
-export const phaseWords = (phase: string | null | undefined): string => (phase ? PHASES[phase] ?? phase : "");
+export const phaseWords = (phase: Phase | null | undefined): string => (phase ? PHASES[phase] ?? phase : "");
+
+/** How far an attempt got: the step that it reached stands out, and those before it are ticked. */
+function Steps({ reached }: { reached: Phase }) {
+  const steps = (Object.keys(PHASES) as Phase[]).filter((phase) => phase === reached || !OPTIONAL.includes(phase));
+  const position = steps.indexOf(reached);
+  return (
+    <ol class="needs-you-steps">
+      {steps.map((phase, index) => (
+        <li key={phase} class={index > position ? "muted" : undefined} aria-current={phase === reached ? "step" : undefined}>
+          {index < position && "✓ "}{phaseWords(phase)}
+        </li>
+      ))}
+    </ol>
+  );
+}
 
 function Attempt({ attempt, transport }: { attempt: Schema["AttemptBody"]; transport: string }) {
   const said = attempt.reply || "nothing";
@@ -21,7 +41,7 @@ function Attempt({ attempt, transport }: { attempt: Schema["AttemptBody"]; trans
     <li class="needs-you-attempt">
       <p class="row"><strong>Attempt {attempt.number}</strong> <StateChip state={attempt.outcome ?? "running"} /> <Time at={attempt.at} full /> <span class="muted">by {attempt.transport ?? transport}</span></p>
       <Facts facts={[
-        ["Reached", phaseWords(attempt.phase)],
+        ["Reached", attempt.phase ? <Steps reached={attempt.phase} /> : null],
         ["Next hop said", <q>{attempt.code ? `${attempt.code} ${said}` : said}</q>],
         ["Its id", attempt.remote_id ? <code>{attempt.remote_id}</code> : null],
       ]} />
