@@ -76,6 +76,9 @@ const onPhone = async ({ page, goto, axe, picture }) => {
   await page.getByRole("dialog").getByRole("button", { name: "Reject" }).click();
   await page.getByText("Nothing waits for you").waitFor();
   await eventually(async () => (await state(rejected)) === "cancelled", "the rejected email is cancelled");
+  const { data } = await api("GET", "/v1/escalations?state=resolved&limit=100");
+  const { decision } = await api("GET", `/v1/escalations/${data.find(({ about }) => about.email === rejected).id}`);
+  assert.deepEqual([decision.as, decision.reason], ["reject", "wrong customer"], "the agent reads the reason that was typed");
   await fitsWidth(page);
 };
 

@@ -45,6 +45,20 @@ const scrollAndFilter = async ({ page, goto, axe, picture }) => {
   await page.getByRole("button", { name: "Remove view Customer 42" }).click();
 };
 
+/** The list is asked for one key, and for the emails of a span of time. */
+const keyAndTime = async ({ page, goto }) => {
+  await goto("/emails");
+  await page.getByLabel("Idempotency key", { exact: true }).fill("refused-1");
+  await eventually(async () => (await rows(page).count()) === 1, "one key");
+  assert.match(await rows(page).innerText(), /^Refused order/);
+  const listed = page.waitForRequest((request) => new URL(request.url()).searchParams.has("since") && new URL(request.url()).pathname === "/v1/emails");
+  await page.getByLabel("Accepted", { exact: true }).selectOption({ label: "Last hour" });
+  const since = Date.parse(new URL((await listed).url()).searchParams.get("since"));
+  const hoursAgo = (Date.now() - since) / 3_600_000;
+  assert.ok(hoursAgo >= 1 && hoursAgo < 1.1, `${hoursAgo} hours ago`);
+  await page.getByRole("link", { name: "Refused order" }).waitFor();
+};
+
 const searchAndKeys = async ({ page, goto, axe }) => {
   await goto("/emails");
   await page.getByRole("link", { name: "Refused order" }).waitFor();
@@ -127,6 +141,7 @@ const rareFilter = async ({ page, goto }) => {
 
 await withBrowser(async (browser) => {
   await scrollAndFilter(browser);
+  await keyAndTime(browser);
   await searchAndKeys(browser);
   await liveChanges(browser);
   await times(browser);

@@ -129,3 +129,32 @@ await withBrowser(async ({ page, goto, axe, picture }) => {
   await axe();
   await picture("live-phone");
 }, { viewport: PHONE, colorScheme: "dark" });
+
+// All pages share one stream: a browser allows few connections to a server.
+await withBrowser(async ({ page, goto }) => {
+  await page.addInitScript(() => {
+    const open = new Set();
+    globalThis.openStreams = open;
+    globalThis.EventSource = class extends EventSource {
+      constructor(...given) {
+        super(...given);
+        open.add(this);
+      }
+
+      close() {
+        super.close();
+        open.delete(this);
+      }
+    };
+  });
+  await goto("/live");
+  await page.locator(".stream.live").waitFor();
+  const first = await page.evaluateHandle(() => [...globalThis.openStreams][0]);
+  for (const name of ["Emails", "Keys", "Live"]) {
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name, exact: true }).click();
+    await page.getByRole("heading", { name, level: 1, exact: true }).waitFor();
+    await page.locator(".stream.live").waitFor();
+  }
+  const isSame = await page.evaluate((stream) => globalThis.openStreams.size === 1 && globalThis.openStreams.has(stream), first);
+  assert.ok(isSame, "one stream, the one that was opened first");
+});

@@ -106,6 +106,12 @@ const manyConnections = async (tools) => {
 const connectAndMetrics = async ({ page, goto, dashboard, picture }) => {
   await goto("/setup/connect");
   await page.getByText(`curl -s ${dashboard}/v1/emails`).waitFor();
+  for (const name of await page.getByRole("tab").allInnerTexts()) {
+    await page.getByRole("tab", { name, exact: true }).click();
+    const text = await page.getByLabel(`the ${name} snippet`, { exact: true }).innerText();
+    // The configuration of a server names no server.
+    assert.equal(text.includes(dashboard), name !== "SMTP", `${name}: ${text}`);
+  }
   await page.getByRole("tab", { name: "MCP" }).click();
   await page.getByText(`"url": "${dashboard}/mcp"`).waitFor();
   await page.locator(".stream.live").waitFor();
