@@ -130,6 +130,23 @@ await withBrowser(async ({ page, goto, axe, picture }) => {
   await picture("live-phone");
 }, { viewport: PHONE, colorScheme: "dark" });
 
+// Questions and stops have names in the list and in the audit log, and not only ids.
+await withBrowser(async ({ page, goto }) => {
+  const [question, inbox] = ["May I refund order 4821?", "agent@mailonce.test"];
+  const asked = await api("POST", "/v1/escalations", { question });
+  await api("POST", `/v1/escalations/${asked.id}/resolve`, { as: "release", rev: asked.rev });
+  const stop = await api("POST", "/v1/stops", { scope: { inbox } });
+  await api("DELETE", `/v1/stops/${stop.id}`);
+  const seen = async (list, expected) => {
+    const rows = page.getByRole("list", { name: list }).getByRole("listitem");
+    for (const [type, name] of expected) await rows.filter({ hasText: type }).filter({ hasText: name }).first().waitFor();
+  };
+  await goto("/live");
+  await seen("Events", [["escalation.opened", question], ["escalation.resolved", question], ["stop.created", inbox], ["stop.ended", inbox]]);
+  await goto("/setup/audit");
+  await seen("Audit entries", [["escalation.decided", question], ["stop.created", inbox]]);
+});
+
 // All pages share one stream: a browser allows few connections to a server.
 await withBrowser(async ({ page, goto }) => {
   await page.addInitScript(() => {

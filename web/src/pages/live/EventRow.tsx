@@ -12,7 +12,7 @@ import { Problem } from "../../components/Problem";
 import { Tabs, type Tab } from "../../components/Tabs";
 import { Time } from "../../components/Time";
 import { isFromSend, makingCall, readingCall } from "./event-calls";
-import { nameOf, placeOf, toneOf, wordsOf } from "./event-words";
+import { namedIn, nameOf, placeOf, toneOf, wordsOf } from "./event-words";
 import { wantName } from "./names";
 import { findSendingCall } from "./sending-call";
 
@@ -52,7 +52,7 @@ export function rowOf(event: MailEvent): VNode {
 function EventRow({ event }: { event: MailEvent }) {
   const [open, setOpen] = useState(false);
   useEffect(() => {
-    if (event.about.kind === "email") wantName(event.about.id);
+    for (const [kind, id] of namedIn(event)) wantName(kind, id);
   }, [event.id]);
   const place = placeOf(event);
   // Computed, so that a new name renders only the rows that show it.

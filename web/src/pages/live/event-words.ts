@@ -2,7 +2,7 @@
 import type { MailEvent } from "../../api/types";
 import { shortKey } from "../../components/KeyName";
 import type { Tone } from "../../components/StateChip";
-import { names } from "./names";
+import { askedAbout, names, stopName } from "./names";
 
 export type EventTone = Tone | "accent";
 
@@ -41,11 +41,21 @@ const PLACES: Record<string, (event: MailEvent) => string | null> = {
 /** The page of the object, or null when there is none. */
 export const placeOf = (event: MailEvent): string | null => PLACES[event.about.kind]?.(event) ?? null;
 
-const learned = (event: MailEvent) => [event.about.id, field(event, "message"), field(event, "thread")].map((id) => names.value.get(id)).find(Boolean);
+const learned = (event: MailEvent) => {
+  const { email = "", message = "", thread = "" } = askedAbout(event);
+  return [event.about.id, field(event, "message"), field(event, "thread"), email, message, thread].map((id) => names.value.get(id)).find(Boolean);
+};
+
+/** Objects whose names are to be loaded for the row of an event. */
+export function namedIn(event: MailEvent): [kind: string, id: string][] {
+  const { question, email } = askedAbout(event);
+  const wanted: [string, string][] = [["email", event.about.kind === "email" ? event.about.id : question ? "" : email ?? ""], ["inbox", event.about.kind === "stop" ? field(event, "inbox") : ""]];
+  return wanted.filter(([, id]) => id);
+}
 
 /** The name of the object: what people would call it, or the end of its id, which differs more than its start. */
 export const nameOf = (event: MailEvent): string =>
-  field(event, "subject") || (event.about.kind !== "key" && learned(event)) || shortKey(field(event, "key")) || field(event, "address") || field(event, "question") || field(event, "name") || `${event.about.kind} …${event.about.id.slice(-8)}`;
+  field(event, "subject") || (event.about.kind === "stop" && stopName(field(event, "scope"))) || (event.about.kind !== "key" && learned(event)) || shortKey(field(event, "key")) || field(event, "address") || field(event, "question") || field(event, "name") || `${event.about.kind} …${event.about.id.slice(-8)}`;
 
 const times = (count: number, one: string, many: string) => (count === 1 ? `1 ${one}` : `${count} ${many}`);
 

@@ -11,7 +11,7 @@ import { Time } from "../../components/Time";
 import { visible } from "../../components/visible";
 import { may } from "../../session/session";
 import { Addresses, Bodies, Warnings } from "./HeldEmail";
-import { groupOf, REASONS } from "./reasons";
+import { groupOf, REASONS, titleOf } from "./reasons";
 
 export interface CardProps {
   escalation: Escalation;
@@ -63,9 +63,6 @@ function Content(props: CardProps) {
   if (!data) return <Loading />;
   return groupOf(data) === "held" && data.email ? <Held {...props} loaded={data} /> : <Other loaded={data} />;
 }
-
-const titleOf = (escalation: Escalation) =>
-  escalation.about.question ?? escalation.email?.subject ?? (escalation.about.transport ? `Transport ${escalation.about.transport}` : REASONS[escalation.reason].label);
 
 function Title({ loaded }: { loaded: Escalation }) {
   return <h2 id={`card-${loaded.id}`}><a href={`/needs-you/${loaded.id}`} data-row="" data-id={loaded.id}>{visible(titleOf(loaded)) || "(no subject)"}</a></h2>;

@@ -31,3 +31,7 @@ export const groupOf = (escalation: Escalation): Group => REASONS[escalation.rea
 
 export const reasonsOf = (group: Group): EscalationReason[] =>
   (Object.keys(REASONS) as EscalationReason[]).filter((reason) => REASONS[reason].group === group);
+
+/** What a question is called: the agent's own words, or what it is about. */
+export const titleOf = (escalation: Escalation): string =>
+  escalation.about.question ?? escalation.email?.subject ?? (escalation.about.transport ? `Transport ${escalation.about.transport}` : REASONS[escalation.reason].label);

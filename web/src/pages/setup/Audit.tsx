@@ -1,5 +1,5 @@
 // The audit log, newest first.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { useLoad } from "../../api/load";
 import { Button } from "../../components/Button";
 import { Code } from "../../components/Code";
@@ -9,7 +9,9 @@ import { List } from "../../components/List";
 import { Problem } from "../../components/Problem";
 import { StateChip } from "../../components/StateChip";
 import { Time } from "../../components/Time";
+import { visible } from "../../components/visible";
 import { search, setSearch } from "../../router";
+import { names, stopName, wantName } from "../live/names";
 import { readOlder, type AuditEntry, type AuditFilter, type OlderEntries } from "./audit-pages";
 import { SetupPage } from "./SetupPage";
 
@@ -22,12 +24,30 @@ const actorName = (entry: AuditEntry): string => {
   return name === `${kind}/${id}` ? nameOf(entry, id) : name;
 };
 
+const idOf = (about: string) => about.slice(about.indexOf("/") + 1);
+
+/** The name that the log keeps; else that of the object, if it still exists. */
+function aboutName(entry: AuditEntry): string {
+  const known = nameOf(entry, entry.about);
+  if (known !== entry.about) return known;
+  const { scope } = (entry.after ?? {}) as { scope?: unknown };
+  if (entry.action.startsWith("stop.") && typeof scope === "string") return stopName(scope);
+  return names.value.get(idOf(entry.about)) ?? entry.about;
+}
+
+/** The objects to load names of: `about` is such as `escalation/ID`, and the scope of a stop such as `inbox/ID`. */
+function wantNames(entry: AuditEntry): void {
+  const { scope } = (entry.after ?? {}) as { scope?: unknown };
+  for (const object of [entry.about, typeof scope === "string" ? scope : ""]) wantName(object.split("/", 1)[0] ?? "", idOf(object));
+}
+
 function EntryRow({ entry }: { entry: AuditEntry }) {
+  useEffect(() => wantNames(entry), [entry.seq]);
   return (
     <details class="setup-entry">
       <summary data-row="">
         <span class="muted">{entry.seq}</span>
-        <span><strong>{entry.action}</strong> <span>{nameOf(entry, entry.about)}</span> {entry.fault && <StateChip state="does not match its hash" tone="bad" />}</span>
+        <span><strong>{entry.action}</strong> <span>{visible(aboutName(entry))}</span> {entry.fault && <StateChip state="does not match its hash" tone="bad" />}</span>
         <span class="muted">{actorName(entry)}</span>
         <span class="muted setup-when"><Time at={entry.at} /></span>
       </summary>
