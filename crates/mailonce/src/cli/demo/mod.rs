@@ -142,20 +142,17 @@ async fn storm(data: &Path, callers: u32) -> anyhow::Result<(DemoServer, StormRe
     Ok((server, StormResult { callers, answered_before_kill: answered, downtime, calls, ids, delivered, email }))
 }
 
-/// Adds entries that the ledger cannot know, and merges repeated ones. Times have one format, so that they sort as text.
+/// Adds entries that the ledger cannot know. Times have one format, so that they sort as text.
 fn add_to_timeline(email: &mut Value, entries: &[Value]) {
     let Some(timeline) = email["timeline"].as_array_mut() else { return };
     timeline.extend_from_slice(entries);
     timeline.sort_by_key(|entry| display_text(&entry["at"]));
-    let runs = timeline.chunk_by(|one, other| one["description"] == other["description"]);
-    let merge = |run: &[Value]| {
-        let mut entry = run.first().cloned()?;
-        if run.len() > 1 {
-            entry["description"] = json!(format!("{}, {} times", display_text(&entry["description"]), run.len()));
-        }
-        Some(entry)
-    };
-    *timeline = runs.filter_map(merge).collect();
+}
+
+/// What an entry says, and how many times when it repeats.
+fn describe_run(first: &Value, count: usize) -> String {
+    let description = display_text(&first["description"]);
+    if count > 1 { format!("{description}, {count} times") } else { description }
 }
 
 /// The time of day of a timeline entry, with milliseconds: the whole demo takes about a second.
@@ -282,8 +279,9 @@ impl StormResult {
         out.print_line(&if self.is_exactly_once() { out.green(&verdict) } else { out.red(&verdict) });
         out.print_line("");
         let timeline = self.email["timeline"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let row = |entry: &Value| vec![time_of_day(entry), display_text(&entry["description"])];
-        out.print_table(&["time", "what happened to the email"], timeline.iter().map(row).collect());
+        let runs = timeline.chunk_by(|one, other| one["description"] == other["description"]);
+        let row = |run: &[Value]| run.first().map(|first| vec![time_of_day(first), describe_run(first, run.len())]);
+        out.print_table(&["time", "what happened to the email"], runs.filter_map(row).collect());
         out.print_line("");
         out.print_line(&format!("Timeline as a page: {page}"));
         out.print_line(
