@@ -41,7 +41,7 @@ over_memory_and_sqlite! {
         let (a, b) = (world.create_inbox("a").await, world.create_inbox("b").await);
         let id = world.send("k", &mail_with_files("b@agents.test")).await.expect_status(202).string_field("id");
         let key = async |scope: &str, inbox: &str| {
-            world.create_api_key(&json!({ "name": "agent", "scopes": [scope], "inboxes": [inbox] })).await
+            world.create_api_key(&json!({ "name": format!("{scope} {inbox}"), "scopes": [scope], "inboxes": [inbox] })).await
         };
         let read = async |key: &str| world.call(get(&format!("/v1/emails/{id}/attachments/0")).bearer(key)).await;
         read(&key("read", &b).await).await.expect_status(200);
