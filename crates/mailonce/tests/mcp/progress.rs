@@ -107,6 +107,26 @@ async fn a_wait_without_timeout_takes_4_seconds() {
 }
 
 #[tokio::test]
+async fn a_call_with_timeout_0_looks_once() {
+    let fixture = McpFixture::start().await;
+    // A call that waited would take the default of 4 seconds.
+    for (tool, arguments, expected) in [
+        ("wait_for_message", json!({ "from": "nobody@people.test", "timeout_s": 0 }), "timeout"),
+        ("take_artifact", json!({ "type": "code", "for": "sign-up", "timeout_s": 0 }), "none"),
+    ] {
+        let started = Instant::now();
+        let answer = fixture.call_tool(tool, arguments).await;
+        assert_eq!(answer["status"], expected, "{answer}");
+        assert!(started.elapsed() < Duration::from_millis(3_500), "{tool}: {:?}", started.elapsed());
+    }
+
+    fixture.receive_text("bob@people.test", "Question", "When do you open?").await;
+    let there = fixture.call_tool("wait_for_message", json!({ "from": "bob@people.test", "timeout_s": 20 })).await;
+    let looked = fixture.call_tool("wait_for_message", json!({ "from": "bob@people.test", "timeout_s": 0 })).await;
+    assert_eq!((&looked["status"], &looked["message"]), (&json!("arrived"), &there["message"]), "{looked}");
+}
+
+#[tokio::test]
 async fn a_waiting_tool_reports_progress_over_stdio() {
     let fixture = McpFixture::start().await;
     let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_mailonce"))

@@ -170,7 +170,7 @@ const TOOLS: [ToolSpec; 10] = [
             ("subject", "string", "part of it"),
             ("has", "code|link", ""),
             ("cursor", "string", "only messages after it"),
-            ("timeout_s", "integer", "up to 50, else 4"),
+            ("timeout_s", "integer", "up to 50; null: 4, 0: look once"),
             ("for", "string", "as in take_artifact: only new mail"),
         ],
         outputs: MESSAGE_OUTPUTS,
@@ -188,7 +188,7 @@ const TOOLS: [ToolSpec; 10] = [
             ("inbox", "string", ""),
             ("from", "string", ""),
             ("subject", "string", ""),
-            ("timeout_s", "integer", "up to 50, else 4"),
+            ("timeout_s", "integer", "up to 50; null: 4, 0: look once"),
         ],
         outputs: &[
             ("value", "string"),
@@ -284,7 +284,7 @@ fn input_schema(tool: &ToolSpec) -> Value {
 const ZERO_IS_ABSENT: [&str; 4] = ["version", "follow_up", "limit", "max_chars"];
 
 /// The arguments without optional ones that are empty: null, a text without characters, a template without a name, or 0
-/// where 0 says nothing.
+/// where 0 says nothing. Lists lose their empty items. `timeout_s: 0` stays: it asks for a look without a wait.
 pub(super) fn without_empty_values(name: &str, arguments: &Value) -> Value {
     let (Some(tool), Some(given)) = (TOOLS.iter().find(|tool| tool.name == name), arguments.as_object()) else {
         return arguments.clone();
@@ -298,7 +298,13 @@ pub(super) fn without_empty_values(name: &str, arguments: &Value) -> Value {
         _ => false,
     };
     let kept = given.iter().filter(|(name, value)| !(is_optional(name) && is_empty(name, value)));
-    Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+    Value::Object(kept.map(|(name, value)| (name.clone(), without_empty_items(value))).collect())
+}
+
+/// A list without its null and blank items. Other values stay as they are.
+fn without_empty_items(value: &Value) -> Value {
+    let is_stated = |item: &&Value| !item.is_null() && item.as_str().is_none_or(|text| !text.trim().is_empty());
+    value.as_array().map_or_else(|| value.clone(), |items| items.iter().filter(is_stated).cloned().collect())
 }
 
 fn output_schema(tool: &ToolSpec) -> Value {
@@ -328,6 +334,16 @@ mod tests {
         assert_eq!(without_empty_values("send_email", &nameless), nameless);
         let released = json!({ "thread": "t", "ttl_s": 0, "lease": "l" });
         assert_eq!(without_empty_values("claim_thread", &released), released, "0 releases the lease");
+        let seen = json!({ "message": "m", "seen": ["", null, " ", "n"] });
+        assert_eq!(without_empty_values("reply_email", &seen), json!({ "message": "m", "seen": ["n"] }));
+        let impatient = json!({ "timeout_s": 0 });
+        assert_eq!(without_empty_values("wait_for_message", &impatient), impatient, "0 looks once");
+        let undecided = json!({ "timeout_s": null });
+        assert_eq!(without_empty_values("wait_for_message", &undecided), json!({}));
+        for (arguments, expected) in [(impatient, 0), (undecided, super::super::DEFAULT_WAIT_S)] {
+            let params = object([("arguments", arguments)]);
+            assert_eq!(super::super::wait_seconds(&params), expected);
+        }
     }
 
     #[test]
