@@ -5,10 +5,12 @@
 //! | `vocabulary` | the words that a field may have |
 //! | `examples` | an example for each operation |
 //! | `example_states` | what the example of a response owes to its operation and status |
+//! | `query_types` | the types of query parameters |
 //! | `webhooks` | what mailonce posts to endpoints |
 
 mod example_states;
 mod examples;
+mod query_types;
 mod vocabulary;
 mod webhooks;
 
@@ -126,6 +128,7 @@ fn build() -> Value {
     mark_bytes(&mut document);
     vocabulary::add_words(&mut document["components"]["schemas"]);
     vocabulary::add_parameter_words(&mut document);
+    query_types::add_query_types(&mut document);
     document["webhooks"] = webhooks::describe();
     examples::add_examples(&mut document);
     document

@@ -16,7 +16,7 @@ use crate::http::{
 };
 
 /// The longest span, in hours.
-const MAX_HOURS: i64 = 24 * 31;
+pub(crate) const MAX_HOURS: i64 = 24 * 31;
 /// The aim for the number of buckets. A bar chart with more is hard to read.
 const MAX_BUCKETS: i64 = 31;
 const MINUTE_MS: i64 = 60_000;

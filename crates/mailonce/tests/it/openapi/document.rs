@@ -153,6 +153,28 @@ over_memory_and_sqlite! {
         }
     }
 
+    async fn the_documented_bounds_of_parameters_are_enforced(world) {
+        let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
+        let mut checked = 0;
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            // A stream has no page size, and the objects of a path are looked up first.
+            if path.contains('{') || path.ends_with("/stream") {
+                continue;
+            }
+            for parameter in operations["get"]["parameters"].as_array().into_iter().flatten() {
+                let (name, schema) = (parameter["name"].as_str().unwrap(), &parameter["schema"]);
+                let bounds = (schema["minimum"].as_i64(), schema["maximum"].as_i64());
+                let (Some(least), Some(most)) = bounds else { continue };
+                for (value, is_valid) in [(least - 1, false), (least, true), (most, true), (most + 1, false)] {
+                    let answer = world.get(&format!("{path}?{name}={value}")).await;
+                    assert_eq!(answer["field"] != name, is_valid, "{path} {name}={value}: {}", answer.text);
+                    checked += 1;
+                }
+            }
+        }
+        assert!(checked > 60, "{checked}");
+    }
+
     async fn an_unknown_path_is_404_with_the_nearest_one(world) {
         let refused = world.get("/v1/email").await.expect_problem(404, "not_found");
         assert!(refused.string_field("detail").contains("/v1/emails"), "{}", refused.text);
