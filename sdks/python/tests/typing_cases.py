@@ -21,6 +21,9 @@ def checks(mo: Mailonce) -> SendReceipt:
     mo.emails.batch([{"from_": "a@x", "to": "b@x", "text": "t", "intent": INTENT}])
     mo.emails.batch([{"from_": "a@x", "to": "b@x", "text": "t"}], idempotency_key="digest-46")
     mo.messages.reply("m", text="At nine.")
+    mo.emails.list(state="unknown", limit=5)
+    mo.inboxes.messages("i", has="code", state="unanswered")
+    mo.webhooks.notices("e", state="dead", type="email.sent")
     value: str | None = mo.inboxes.consume("i", type="code", for_="signup-7").value
     for event in mo.events.stream(after="0"):
         print(event.type, event.cursor, value)
@@ -53,6 +56,12 @@ def does_not_check(mo: Mailonce, maybe: str | None) -> None:
     mo.emails.send(to="b@x", text="t", intent=INTENT)  # wrong: a mail has a sender
     mo.emails.send(from_="a@x", to="b@x", body="t", intent=INTENT)  # wrong: a field that does not exist
     mo.emails.batch([{"from_": "a@x", "to": "b@x", "text": "t"}])  # wrong: nothing names this mail
+    mo.emails.list(state="sendt")  # wrong: a state that does not exist
+    mo.inboxes.messages("i", state="new")  # wrong: a state that does not exist
+    mo.inboxes.messages("i", has="codes")  # wrong: only codes and links are found
+    mo.inboxes.wait("i", has="codes")  # wrong: only codes and links are found
+    mo.webhooks.notices("e", state="failed")  # wrong: a state that does not exist
+    mo.webhooks.notices("e", type="email.sendt")  # wrong: an event type that does not exist
     mo.artifacts.consume("a")  # wrong: for whom?
     mo.once(lambda run: run.fence)  # wrong: a side effect has a key
     mo.once("k", lambda run: run.fence, on_error=lambda _: "later")  # wrong: there is no other meaning of an error

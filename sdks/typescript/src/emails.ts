@@ -25,7 +25,7 @@ export interface WithoutKey {
 type Named = SendOptions & Partial<Keyed> & Partial<WithoutKey>;
 
 export interface EmailQuery {
-  state?: string;
+  state?: Email["state"];
   to?: string;
   key?: string;
   since?: string;

@@ -30,7 +30,7 @@ export interface WaitFor {
   /** The sender: an address, or `@domain`. */
   from?: string;
   subject?: string;
-  has?: "code" | "link" | (string & {});
+  has?: Artifact["type"];
   watch?: string;
   /** As in `consume`: only new messages with a code or link that nobody else consumed. */
   for?: string;
@@ -42,8 +42,8 @@ export interface MessageQuery {
   after?: string;
   from?: string;
   subject?: string;
-  has?: string;
-  state?: string;
+  has?: Artifact["type"];
+  state?: Message["state"];
   label?: string;
   thread?: string;
 }

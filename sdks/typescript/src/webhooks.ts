@@ -98,7 +98,7 @@ export class Webhooks {
 
   notices(
     id: string,
-    query: { state?: string; type?: string; about?: string; limit?: number; cursor?: string } = {},
+    query: { state?: Notice["state"]; type?: Notice["type"]; about?: string; limit?: number; cursor?: string } = {},
     options?: CallOptions,
   ): Promise<NoticePage> {
     return this.#call.json({ method: "GET", path: `/v1/endpoints/${at(id)}/notices`, query }, options);

@@ -17,6 +17,9 @@ export async function compiles(): Promise<SendReceipt> {
   await mo.emails.batch([{ ...mail, intent }]);
   await mo.emails.batch([mail], { idempotencyKey: "digest-46" });
   await mo.messages.reply("m", { text: "At nine." });
+  await mo.emails.list({ state: "unknown", limit: 5 });
+  await mo.inboxes.messages("i", { has: "code", state: "unanswered" });
+  await mo.webhooks.notices("e", { state: "dead", type: "email.sent" });
   const code: string | null | undefined = (await mo.inboxes.consume("i", { type: "code", for: "signup-7" })).value;
   for await (const event of mo.events.stream({ after: "0" })) console.log(event.type, event.cursor, code);
   await mo.threads.withLease("t", { ttl_s: 30 }, async (lease) => lease.signal.aborted, { timeoutMs: 1000 });
@@ -58,6 +61,16 @@ export function doesNotCompile(): void {
   void mo.emails.send({ ...mail, intent, body: "t" });
   // @ts-expect-error one mail of the batch has no name
   void mo.emails.batch([{ ...mail, intent }, mail]);
+  // @ts-expect-error a state that does not exist
+  void mo.emails.list({ state: "sendt" });
+  // @ts-expect-error a state that does not exist
+  void mo.inboxes.messages("i", { state: "new" });
+  // @ts-expect-error only codes and links are found
+  void mo.inboxes.messages("i", { has: "codes" });
+  // @ts-expect-error only codes and links are found
+  void mo.inboxes.wait("i", { has: "codes" });
+  // @ts-expect-error a state that does not exist
+  void mo.webhooks.notices("e", { state: "failed" });
   // @ts-expect-error a lease is for some work
   void mo.threads.withLease("t", { ttl_s: 30 });
   // @ts-expect-error a side effect has a key

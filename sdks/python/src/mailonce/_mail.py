@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from .wire import Intent, Send
+from .wire import ArtifactType, EmailState, EventType, Intent, MessageState, NoticeState, Send
 
 
 class MailWithIntent(Send):
@@ -19,7 +19,7 @@ class PageQuery(TypedDict, total=False):
 
 
 class EmailQuery(PageQuery, total=False):
-    state: str
+    state: EmailState
     to: str
     key: str
     since: str
@@ -30,8 +30,8 @@ class MessageQuery(PageQuery, total=False):
     after: str
     from_: str
     subject: str
-    has: str
-    state: str
+    has: ArtifactType
+    state: MessageState
     label: str
     thread: str
 
@@ -42,7 +42,7 @@ class WaitFor(TypedDict, total=False):
     from_: str
     """The sender: an address, or `@domain`."""
     subject: str
-    has: str
+    has: ArtifactType
     """Only messages with a `code` or a `link`."""
     watch: str
     for_: str
@@ -69,6 +69,6 @@ class EventPageQuery(EventQuery, total=False):
 
 
 class NoticeQuery(PageQuery, total=False):
-    state: str
-    type: str
+    state: NoticeState
+    type: EventType
     about: str
