@@ -240,6 +240,39 @@ over_memory_and_sqlite! {
         assert!(taken.text.contains("482913"), "{}", taken.text);
     }
 
+    async fn a_code_of_an_authenticated_sender_comes_before_a_newer_one(world) {
+        let world = with_authenticator(world).await;
+        let watch = world.post("/v1/inboxes/a@agents.test/watches", &json!({})).await.expect_status(201).string_field("id");
+        // Returns the id of the older message, which passed authentication.
+        let receive_pair = async |n: &str, code: &str| {
+            let mut ids = Vec::new();
+            for (verdict, code) in [("pass", code.to_owned()), ("none", format!("99{}", &code[2..]))] {
+                let (id, text) = (format!("{n}-{verdict}"), format!("Your verification code is {code}."));
+                let extra_headers = auth_headers(verdict, "");
+                let message = world.receive_message(TestMail { id: &id, subject: "Your code", text: &text, extra_headers, ..TestMail::default() }).await;
+                assert_eq!(message["auth"]["verdict"], verdict, "{message}");
+                ids.push(str_field(&message, "id").to_owned());
+            }
+            ids.swap_remove(0)
+        };
+        let older = receive_pair("1", "482913").await;
+        for query in ["for=x".to_owned(), format!("watch={watch}"), format!("for=x&watch={watch}")] {
+            let path = format!("/v1/inboxes/a@agents.test/wait?timeout=0&has=code&{query}");
+            let found = world.get(&path).await.expect_status(200);
+            assert_eq!(found["message"]["id"], older, "{query}: {}", found.text);
+        }
+        let consume = "/v1/inboxes/a@agents.test/consume";
+        let taken = world.post(consume, &json!({ "type": "code", "for": "x" })).await.expect_status(200);
+        assert_eq!(taken["artifact"]["value"], "482913", "{}", taken.text);
+        // Another consumer gets what is left.
+        let left = world.post(consume, &json!({ "type": "code", "for": "y" })).await.expect_status(200);
+        assert_eq!(left["artifact"]["value"], "992913", "{}", left.text);
+
+        receive_pair("2", "318406").await;
+        let taken = world.post(consume, &json!({ "type": "code", "for": "z", "watch": watch })).await.expect_status(200);
+        assert_eq!(taken["artifact"]["value"], "318406", "{}", taken.text);
+    }
+
     async fn an_allow_list_entry_can_require_authentication(world) {
         let world = with_authenticator(world).await;
         let entry = json!({ "entry": "shop.test", "require_auth": true });
