@@ -1,7 +1,7 @@
 // Calls every covered method of useSend's official Node SDK against mailonce.
 
 const { UseSend } = require("usesend-js");
-const { assert, watch, until, receiver } = require(process.env.WALK);
+const { assert, watch, pause, until, receiver } = require(process.env.WALK);
 
 // Internal methods of the client.
 const HIDDEN = ["mergeHeaders", "fetchRequest", "post", "get", "put", "patch", "delete"];
@@ -104,6 +104,14 @@ async function webhooks() {
   assert.deepEqual([event.type, event.version, event.attempt, event.data.id, event.data.status], ["email.sent", "2026-01-18", 1, emailId, "SENT"]);
   assert.ok(!usesend.webhooks(secret).verify(delivery.body.replace("SENT", "LOST"), { headers: delivery.headers }));
   assert.ok(!usesend.webhooks("whsec_" + "0".repeat(64)).verify(delivery.body, { headers: delivery.headers }));
+  // One event per email, whatever the number of its recipients, as useSend does it.
+  const to = ["one@example.com", "two@example.com"];
+  const many = await good(usesend.emails.send(mail({ to, cc: "three@example.com", subject: "Many" }), { idempotencyKey: "use-many" }));
+  await until("many", async () => (await good(usesend.emails.get(many.emailId))).latestStatus === "SENT");
+  const sent = () => webhookServer.received.map(({ body }) => JSON.parse(body)).filter((one) => one.type === "email.sent" && one.data.id === many.emailId);
+  await until("the event", () => sent().length);
+  await pause(1_000);
+  assert.deepEqual(sent().map((one) => one.data.to), [to]);
   webhookServer.close();
 }
 
