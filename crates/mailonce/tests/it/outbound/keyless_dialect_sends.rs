@@ -175,6 +175,15 @@ fn the_page_has_the_table_of_pairs() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dialects.md");
     let page = std::fs::read_to_string(path).unwrap();
     assert!(rows.len() >= 30 && page.contains(&table), "docs/dialects.md needs this table:\n{table}");
+    // The headline promises what the table shows, and says what it does not give.
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    for said in [
+        "an identical retry within 10 minutes is one mail even without a key",
+        "a re-worded retry without a key is a second mail",
+        "idempotencyKey: `order-shipped/${order.id}`",
+    ] {
+        assert!(readme.contains(said), "README.md does not say: {said}");
+    }
 }
 
 over_every_engine! {
