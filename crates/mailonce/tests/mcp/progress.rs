@@ -1,4 +1,5 @@
-//! Progress notifications: raw JSON-RPC over HTTP and over stdio. The official client is in `clients.rs`.
+//! Tools that wait: for how long, from where they continue, and progress notifications by raw JSON-RPC over HTTP and over
+//! stdio. The official client is in `clients.rs`.
 
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -124,6 +125,30 @@ async fn a_call_with_timeout_0_looks_once() {
     let there = fixture.call_tool("wait_for_message", json!({ "from": "bob@people.test", "timeout_s": 20 })).await;
     let looked = fixture.call_tool("wait_for_message", json!({ "from": "bob@people.test", "timeout_s": 0 })).await;
     assert_eq!((&looked["status"], &looked["message"]), (&json!("arrived"), &there["message"]), "{looked}");
+}
+
+#[tokio::test]
+async fn a_wait_that_timed_out_continues_from_its_cursor() {
+    let fixture = McpFixture::start().await;
+    let wait = async |arguments: Value| fixture.call_tool("wait_for_message", arguments).await;
+    fixture.receive_text("ann@people.test", "Before", "You have read this already.").await;
+    let before = wait(json!({ "from": "ann@people.test", "timeout_s": 20 })).await;
+    let timed_out = wait(json!({ "from": "eve@people.test", "timeout_s": 0 })).await;
+    assert_eq!(timed_out["status"], "timeout", "{timed_out}");
+    for subject in ["One", "Two"] {
+        fixture.receive_text("eve@people.test", subject, "Do you have a minute?").await;
+    }
+    // Nothing that came before the call, and everything that came after it.
+    let (mut cursor, mut seen) = (timed_out["cursor"].clone(), vec![before["message"].clone()]);
+    for _ in 0..2 {
+        let arrived = wait(json!({ "cursor": cursor, "timeout_s": 20 })).await;
+        assert_eq!((&arrived["status"], &arrived["from"]), (&json!("arrived"), &json!("eve@people.test")), "{arrived}");
+        assert!(!seen.contains(&arrived["message"]), "{arrived}");
+        seen.push(arrived["message"].clone());
+        cursor = arrived["cursor"].clone();
+    }
+    let timed_out = wait(json!({ "cursor": cursor, "timeout_s": 0 })).await;
+    assert_eq!((&timed_out["status"], &timed_out["cursor"]), (&json!("timeout"), &cursor), "{timed_out}");
 }
 
 #[tokio::test]
