@@ -36,6 +36,9 @@ def checks(mo: Mailonce) -> SendReceipt:
     text: str = mo.once(INTENT, lambda run: run.step("a", lambda _: "done"), on_error=lambda _: "retry")
     print(invoice("7").upper(), fence, text)
     sent = mo.emails.send(from_="a@x", to="b@x", text="t", intent=INTENT)
+    # Later versions have more guards, so a program that knows one of them type-checks.
+    if sent.guard == "a_guard_of_a_later_version":
+        print(sent.holds)
     return sent if sent.dedupe.outcome == "first" else sent
 
 

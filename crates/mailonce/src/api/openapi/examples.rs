@@ -50,7 +50,7 @@ fn example(schemas: &Value, schema: &Value, place: (&str, &str), depth: usize) -
         let deeper = || example(schemas, &schemas[target], (target, place.1), depth + 1);
         return if depth >= MAX_DEPTH { json!({}) } else { deeper() };
     }
-    if let Some(words) = schema["enum"].as_array() {
+    if let Some(words) = schema["enum"].as_array().or_else(|| schema["x-extensible-enum"].as_array()) {
         return words.first().cloned().unwrap_or_default();
     }
     if let Some(parts) = schema["allOf"].as_array() {

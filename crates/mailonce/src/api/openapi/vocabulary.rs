@@ -57,19 +57,21 @@ struct FieldWords {
     schema: &'static str,
     property: &'static str,
     words: Vec<&'static str>,
+    /// Whether later versions may have words that are not listed.
+    may_grow: bool,
 }
 
 /// Adds the words to the schemas of their fields. A field that does not exist is an error of this table, and found by
 /// a test.
 pub(super) fn add_words(schemas: &mut Value) {
-    for FieldWords { schema, property, words } in all_words() {
+    for FieldWords { schema, property, words, may_grow } in all_words() {
         if let Some(found) = find_property(&mut schemas[schema], property) {
-            set_words(found, &words);
+            if may_grow {
+                set_known_words(found, &words);
+            } else {
+                set_words(found, &words);
+            }
         }
-    }
-    // No `enum`: a client that was generated from it would fail at the codes of later versions.
-    if let Some(code) = find_property(&mut schemas["ProblemBody"], "code") {
-        code["x-extensible-enum"] = Code::ALL.iter().map(|code| code.as_str()).collect();
     }
 }
 
@@ -97,10 +99,17 @@ fn set_words(property: &mut Value, words: &[&str]) {
     property["enum"] = Value::Array(values);
 }
 
+/// Lists words without excluding others. An `enum` would make generated clients fail at those of later versions.
+fn set_known_words(property: &mut Value, words: &[&str]) {
+    let text = if is_list(property) { &mut property["items"] } else { property };
+    text["x-extensible-enum"] = json!(words);
+}
+
 fn all_words() -> Vec<FieldWords> {
     let mut all = mail_words();
     all.extend(control_words());
     all.extend(event_and_inbox_words());
+    all.extend(growing_words());
     all
 }
 
@@ -151,16 +160,14 @@ pub(super) fn add_parameter_words(document: &mut Value) -> usize {
 
 macro_rules! fields {
     ($($schema:literal $property:literal = $words:expr;)+) => {
-        vec![$(FieldWords { schema: $schema, property: $property, words: $words },)+]
+        vec![$(FieldWords { schema: $schema, property: $property, words: $words, may_grow: false },)+]
     };
 }
 
 fn mail_words() -> Vec<FieldWords> {
     fields! {
         "EmailBody" "state" = words!(EmailState);
-        "EmailBody" "guard" = words!(Guard);
         "SendReceiptBody" "state" = words!(EmailState);
-        "SendReceiptBody" "guard" = words!(Guard);
         "SendBody" "on_unknown" = words!(OnUnknown);
         "SendBody" "on_mismatch" = vec!["reject", "first_wins"];
         "EmailDetailBody" "on_unknown" = words!(OnUnknown);
@@ -170,9 +177,6 @@ fn mail_words() -> Vec<FieldWords> {
         "EvidenceBody" "source" = words!(EvidenceSource);
         "EvidenceBody" "says" = words!(EvidenceFinding);
         "SuppressedCallBody" "channel" = words!(Channel);
-        "SuppressedCallBody" "reason" = words!(SuppressedReason);
-        "EmailBody" "holds" = words!(Guard);
-        "SendReceiptBody" "holds" = words!(Guard);
         "TtlClass" "class" = vec!["scheduled"];
         "DedupeBody" "outcome" = vec!["first", "replayed"];
         "ResolveEmailBody" "as" = vec!["sent", "resend", "abandon"];
@@ -265,9 +269,6 @@ fn subject_types() -> Vec<&'static str> {
 
 fn event_and_inbox_words() -> Vec<FieldWords> {
     fields! {
-        "EventBody" "type" = words!(EventKind);
-        "EventSubjectBody" "kind" = subject_types();
-        "NoticeBody" "type" = words!(EventKind);
         "NoticeBody" "state" = words!(NoticeState);
         "EndpointBody" "state" = words!(EndpointState);
         "EndpointBody" "reason" = words!(EndpointReason);
@@ -301,6 +302,23 @@ fn event_and_inbox_words() -> Vec<FieldWords> {
     }
 }
 
+/// What answers say about the cause or kind of something. It grows with what mailonce can do, and a client that does not
+/// know a word can go on. States and decisions are not among them: a client must handle each.
+fn growing_words() -> Vec<FieldWords> {
+    let fields = fields! {
+        "ProblemBody" "code" = words!(Code);
+        "EmailBody" "guard" = words!(Guard);
+        "EmailBody" "holds" = words!(Guard);
+        "SendReceiptBody" "guard" = words!(Guard);
+        "SendReceiptBody" "holds" = words!(Guard);
+        "SuppressedCallBody" "reason" = words!(SuppressedReason);
+        "EventBody" "type" = words!(EventKind);
+        "EventSubjectBody" "kind" = subject_types();
+        "NoticeBody" "type" = words!(EventKind);
+    };
+    fields.into_iter().map(|field| FieldWords { may_grow: true, ..field }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,9 +339,34 @@ mod tests {
     }
 
     #[test]
+    fn what_may_grow_is_listed_without_excluding_others() {
+        let mut schemas = crate::api::openapi::document()["components"]["schemas"].clone();
+        for FieldWords { schema, property, words, may_grow } in all_words() {
+            let found = find_property(&mut schemas[schema], property).unwrap();
+            let text = if is_list(found) { &found["items"] } else { &*found };
+            let (member, other) = if may_grow { ("x-extensible-enum", "enum") } else { ("enum", "x-extensible-enum") };
+            let listed = text[member].as_array().unwrap_or_else(|| panic!("{schema} {property} has no {member}"));
+            assert!(words.iter().all(|word| listed.contains(&json!(word))), "{schema} {property}: {text}");
+            assert!(text.get(other).is_none(), "{schema} {property}: {text}");
+        }
+        let growing: Vec<_> = growing_words().iter().map(|field| (field.schema, field.property)).collect();
+        for (schema, property) in [
+            ("EventBody", "type"),
+            ("NoticeBody", "type"),
+            ("EmailBody", "guard"),
+            ("SendReceiptBody", "guard"),
+            ("SuppressedCallBody", "reason"),
+        ] {
+            assert!(growing.contains(&(schema, property)), "{schema} {property}");
+        }
+        // Whoever switches over states knows that there are no others.
+        assert!(find_property(&mut schemas["EmailBody"], "state").unwrap()["enum"].is_array());
+    }
+
+    #[test]
     fn every_field_of_the_table_exists_and_holds_text() {
         let mut schemas = crate::api::openapi::document()["components"]["schemas"].clone();
-        for FieldWords { schema, property, words } in all_words() {
+        for FieldWords { schema, property, words, .. } in all_words() {
             let found = find_property(&mut schemas[schema], property);
             let found = found.unwrap_or_else(|| panic!("{schema} has no property {property}"));
             let text = if is_list(found) { &found["items"] } else { &*found };
