@@ -61,6 +61,9 @@ pub struct GuardInput {
     pub fingerprint: Option<ContentFingerprint>,
     /// The fingerprint of the intent, for an email of a model. The transaction compares and stores it in the same way.
     pub intent: Option<ContentFingerprint>,
+    /// The fingerprint of the content of an email without a key through a dialect, unless it is in `fingerprint`. It is
+    /// compared and stored in the same way, but a match only flags the email.
+    pub flag_similar: Option<ContentFingerprint>,
     /// For an email without a key through a dialect: the transaction answers it with a recent identical email.
     pub identical: Option<IdenticalCheck>,
     /// For a resend with changed content: the previous version may still be held, and is cancelled in the same commit.
@@ -73,7 +76,7 @@ impl GuardInput {
     /// The fingerprints that the transaction compares, and stores if the email is accepted.
     pub fn fingerprints(&self) -> impl Iterator<Item = &ContentFingerprint> {
         let identical = self.identical.as_ref().map(|identical| &identical.fingerprint);
-        self.fingerprint.iter().chain(&self.intent).chain(identical)
+        self.fingerprint.iter().chain(&self.intent).chain(&self.flag_similar).chain(identical)
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! In flag mode it compares only with earlier items of the batch and with emails that this process accepted recently,
 //! which it keeps in memory. A small unencrypted email is parsed only when a second one between the same people arrives;
-//! the fingerprint of any other is computed at once. In hold mode it reads the latest emails from the
-//! store, and the store decides between two that arrive at once.
+//! the fingerprint of any other is computed at once. The store also flags an email without a key through a dialect, if
+//! one of another node is similar. In hold mode it reads the latest emails from the store, and the store decides between
+//! two that arrive at once.
 
 use crate::{
     access::{Access, caller::Caller},
@@ -296,6 +297,7 @@ impl ContentGuard {
                 Ok(GuardInput {
                     holds,
                     identical,
+                    flag_similar: repeats.map(|_| content_fingerprint(team, content)),
                     flagged_by: look_alike.then_some(Guard::LooksDuplicate),
                     ..GuardInput::default()
                 })

@@ -50,6 +50,8 @@ pub struct SendFacts<'a> {
     pub fingerprint: Option<&'a ContentFingerprint>,
     /// The fingerprint of its intent, if another spelling of the intent holds it.
     pub intent: Option<&'a ContentFingerprint>,
+    /// The fingerprint of its content, if a similar email only flags it.
+    pub flag_similar: Option<&'a ContentFingerprint>,
     /// Whether it may repeat an identical email.
     pub identical: Option<&'a IdenticalCheck>,
     /// What it would use of each budget.
@@ -69,6 +71,7 @@ impl NewEmail {
             holds: self.guard_input.holds,
             fingerprint: self.guard_input.fingerprint.as_ref(),
             intent: self.guard_input.intent.as_ref(),
+            flag_similar: self.guard_input.flag_similar.as_ref(),
             identical: self.guard_input.identical.as_ref(),
             charges: &self.guard_input.charges,
         }
@@ -120,7 +123,7 @@ pub struct FirstSend {
     pub shadow_keys: Vec<KeyHash>,
     /// The guards that hold it. Every guard is asked, because each hold is removed on its own.
     pub holds: Holds,
-    /// The guard that flags it, if a budget without room only flags.
+    /// The guard that flags it, if a similar email or a budget without room only flags.
     pub flagged_by: Option<Guard>,
     /// What it uses of its budgets. Empty for a held email, which counts when it is released.
     pub charges: Vec<Charge>,
@@ -187,23 +190,31 @@ pub fn decide<R: AcceptReader>(
     if take_shadow_keys(reader, facts, resend, now, &mut first.shadow_keys)? && !mutant!("overlap-ignored") {
         first.holds.insert(Guard::Overlaps);
     }
-    if !first.holds.contains(Guard::LooksDuplicate) && has_look_alike(reader, facts, now)? {
+    let compared = facts.fingerprint.into_iter().chain(facts.intent);
+    if !first.holds.contains(Guard::LooksDuplicate) && has_look_alike(reader, facts, compared, now)? {
         first.holds.insert(Guard::LooksDuplicate);
     }
     if first.holds.is_empty() {
-        first.flagged_by = is_over_flagging.then_some(Guard::Budget);
+        let is_flagged = has_look_alike(reader, facts, facts.flag_similar, now)?;
+        let over_budget = is_over_flagging.then_some(Guard::Budget);
+        first.flagged_by = is_flagged.then_some(Guard::LooksDuplicate).or(over_budget);
         first.charges = facts.charges.to_vec();
     }
     Ok(AcceptDecision::First(first))
 }
 
-/// Whether a recent email has similar content, or another spelling of the same intent.
-fn has_look_alike<R: AcceptReader>(reader: &R, facts: &SendFacts<'_>, now: Time) -> Result<bool, R::Error> {
+/// Whether a recent email has one of these fingerprints: similar content, or another spelling of the same intent.
+fn has_look_alike<'a, R: AcceptReader>(
+    reader: &R,
+    facts: &SendFacts<'_>,
+    fingerprints: impl IntoIterator<Item = &'a ContentFingerprint>,
+    now: Time,
+) -> Result<bool, R::Error> {
     // A resend was requested explicitly, so it is not compared.
     if facts.head.resend_of.is_some() {
         return Ok(false);
     }
-    for fingerprint in facts.fingerprint.into_iter().chain(facts.intent) {
+    for fingerprint in fingerprints {
         if reader.similar_email(facts.team, Comparison::with_similar(fingerprint), now)?.is_some() {
             return Ok(true);
         }

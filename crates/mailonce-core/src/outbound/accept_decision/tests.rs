@@ -367,6 +367,22 @@ fn an_email_without_a_key_is_always_first() {
 }
 
 #[test]
+fn a_similar_email_only_flags_where_it_should() {
+    let new = new_email();
+    let facts = SendFacts { flag_similar: Some(&FINGERPRINT), ..new.send_facts() };
+    let decide = |is_similar, facts| Snapshot { is_similar, ..Snapshot::default() }.decide(facts, None).0;
+
+    let flagged = FirstSend { bind_number: 1, flagged_by: Some(Guard::LooksDuplicate), ..FirstSend::default() };
+    assert_eq!(decide(true, facts), AcceptDecision::First(flagged));
+    assert_eq!(decide(false, facts), first(1, &[], None));
+
+    let held = SendFacts { holds: Guard::Cap.into(), ..facts };
+    assert_eq!(decide(true, held), first(1, &[], Some(Guard::Cap)), "a held email is not flagged");
+    let head = EmailHead { resend_of: Some(email("sent").id), ..head(1) };
+    assert_eq!(decide(true, SendFacts { head: &head, ..facts }), first(1, &[], None), "a resend is not compared");
+}
+
+#[test]
 fn an_identical_email_answers_before_every_guard_and_budget() {
     let (new, fingerprint) = (new_email(), ContentFingerprint::of_meaning([7; 16]));
     let identical = IdenticalCheck { fingerprint, window_ms: 1 };

@@ -73,6 +73,27 @@ async fn of_mails_that_say_the_same_on_two_nodes_one_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mails_that_say_the_same_on_two_nodes_are_flagged_except_one() {
+    let (_fresh, one, two) = two_nodes().await;
+    for round in 0..10 {
+        let saying = |text: &str| {
+            let mut email = new_email(None);
+            let to = [format!("{round}@example.com")];
+            email.guard_input.flag_similar =
+                Some(ContentFingerprint::from_email(TEAM, "agent@example.com", &to, "Hello", text));
+            email
+        };
+        let new_emails = (0..24).map(|_| saying("hello")).collect();
+        let emails: Vec<_> = accept_on_both([&one, &two], new_emails).await.into_iter().map(email_of).collect();
+        assert!(emails.iter().all(|(email, first)| *first && email.state() == EmailState::Queued));
+        let with_guard = |guard| emails.iter().filter(|(email, _)| email.guard == guard).count();
+        assert_eq!((with_guard(None), with_guard(Some(Guard::LooksDuplicate))), (1, 23), "round {round}");
+        let (other, _) = email_of(two.accept(saying("something else"), NOW).await.unwrap());
+        assert_eq!(other.guard, None, "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_identical_mails_without_a_key_on_two_nodes_one_is_created() {
     let (_fresh, one, two) = two_nodes().await;
     for round in 0..10 {

@@ -66,6 +66,7 @@ pub(crate) struct PreparedEmail {
     holds: Holds,
     fingerprint: Option<ContentFingerprint>,
     intent: Option<ContentFingerprint>,
+    flag_similar: Option<ContentFingerprint>,
     identical: Option<IdenticalCheck>,
     charges: Vec<Charge>,
     body: Arc<[u8]>,
@@ -81,6 +82,7 @@ impl PreparedEmail {
         let (first_wins, holds, fingerprint) =
             (new_email.first_wins, new_email.guard_input.holds, new_email.guard_input.fingerprint.take());
         let (intent, identical) = (new_email.guard_input.intent.take(), new_email.guard_input.identical.take());
+        let flag_similar = new_email.guard_input.flag_similar.take();
         let charges = std::mem::take(&mut new_email.guard_input.charges);
         let first = FirstSend::of_free_key(&new_email);
         let (email, body) = new_email.into_email(&first, now);
@@ -95,6 +97,7 @@ impl PreparedEmail {
             holds,
             fingerprint,
             intent,
+            flag_similar,
             identical,
             charges,
             body,
@@ -139,6 +142,7 @@ impl PreparedEmail {
             holds: self.holds,
             fingerprint: self.fingerprint.as_ref(),
             intent: self.intent.as_ref(),
+            flag_similar: self.flag_similar.as_ref(),
             identical: self.identical.as_ref(),
             charges: &self.charges,
         }
@@ -148,7 +152,7 @@ impl PreparedEmail {
     fn apply(&mut self, first: &FirstSend, now: Time) -> Result<()> {
         self.email.bind_number = first.bind_number;
         let is_held = first.holds != self.holds;
-        if !is_held && first.exceeded_budgets.is_empty() {
+        if !is_held && first.exceeded_budgets.is_empty() && first.flagged_by.is_none() {
             return Ok(());
         }
         if is_held {
@@ -331,7 +335,8 @@ fn insert_first(
 ) -> Result<()> {
     prepared.apply(first, now)?;
     let identical = prepared.identical.take().map(|identical| identical.fingerprint);
-    for fingerprint in prepared.fingerprint.take().into_iter().chain(prepared.intent.take()).chain(identical) {
+    let similar = prepared.fingerprint.take().into_iter().chain(prepared.intent.take());
+    for fingerprint in similar.chain(prepared.flag_similar.take()).chain(identical) {
         content_guard::remember(ledger, team, &fingerprint, id::ordered_bits(prepared.email.id.0), now)?;
     }
     budgets::charge(ledger, team, &prepared.email, &first.charges)?;

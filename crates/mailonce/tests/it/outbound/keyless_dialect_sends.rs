@@ -1,5 +1,6 @@
 //! Sends without a key through a dialect: an identical retry is answered with the first email, anything else is sent.
 
+use mailonce_engine::EngineDeps;
 use serde_json::{Value, json};
 
 use crate::fixtures::{
@@ -281,6 +282,18 @@ over_every_engine! {
         let email = world.email(&id_of(&near)).await;
         assert_eq!((&email["state"], &email["guard"]), (&json!("queued"), &json!("looks_duplicate")), "{email}");
         assert_eq!(world.hand_off_and_count_sent().await, 2);
+    }
+
+    async fn a_mail_that_is_nearly_equal_is_flagged_by_a_node_that_did_not_see_the_first(world) {
+        let first = send_by_resend(&world, &resend_mail()).await;
+        // Another engine over the same ledger remembers nothing of the first.
+        let world = world.with_engine_deps(EngineDeps::default()).await;
+        let near = send_by_resend(&world, &changed(&json!({ "subject": "Your order 4821!" }))).await;
+        assert_ne!(id_of(&near), id_of(&first));
+        let email = world.email(&id_of(&near)).await;
+        assert_eq!((&email["state"], &email["guard"]), (&json!("queued"), &json!("looks_duplicate")), "{email}");
+        let other = send_by_resend(&world, &changed(&json!({ "subject": "Your order 4822" }))).await;
+        assert_eq!(world.email(&id_of(&other)).await["guard"], Value::Null);
     }
 
     async fn a_mail_that_was_cancelled_is_not_repeated(world) {

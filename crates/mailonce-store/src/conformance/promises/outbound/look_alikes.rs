@@ -275,6 +275,25 @@ pub(super) async fn a_flagged_email_is_sent(store: TestStore) {
     assert_eq!((event_kinds(&store).await, capture_due(&store, 10, T0).await), (vec!["email.accepted"], 1));
 }
 
+pub(super) async fn an_email_that_its_look_alikes_only_flag_is_sent(store: TestStore) {
+    let email = |text: &str| keyless_email().text(text).flagged_if_similar();
+    let state_and_guard = |email: &Email| (email.state(), email.guard);
+    let last = T0.plus(COMPARE_WINDOW_MS - 1);
+
+    let first = accept_first(&store, &email("your order 41 has shipped"), T0).await;
+    let near = accept_first(&store, &email("Your order 41 has shipped!"), last).await;
+    let other = accept_first(&store, &email("your order 42 has shipped"), last).await;
+    let late = accept_first(&store, &email("your order 41 has shipped"), last.plus(COMPARE_WINDOW_MS)).await;
+    let held = accept_first(&store, &comparable_email("your order 41 has shipped"), last.plus(COMPARE_WINDOW_MS)).await;
+
+    assert_eq!(state_and_guard(&first), (EmailState::Queued, None));
+    assert_eq!(state_and_guard(&near), (EmailState::Queued, Some(Guard::LooksDuplicate)));
+    assert_eq!(load_email(&store, near.id).await, near);
+    assert_eq!(state_and_guard(&other), (EmailState::Queued, None));
+    assert_eq!(state_and_guard(&late), (EmailState::Queued, None), "the window is over");
+    assert!(is_look_alike(&held), "one that is compared is held");
+}
+
 pub(super) async fn every_guard_that_applies_holds_the_email(store: TestStore) {
     let _one = accept_first(&store, &intent_email("o", &[A]).text("hello").compared(), T0).await;
     let several = intent_email("o", &[A, B]).text("hello").compared();

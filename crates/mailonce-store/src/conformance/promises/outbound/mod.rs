@@ -363,6 +363,8 @@ promises! {
         an_email_that_a_guard_holds_is_not_sent,
         /// An email that a guard only flags is sent and records the guard.
         a_flagged_email_is_sent,
+        /// An email that its look-alikes only flag is sent, and flags later ones.
+        an_email_that_its_look_alikes_only_flag_is_sent,
         /// Every guard that applies holds the email, and the most important is shown first.
         every_guard_that_applies_holds_the_email,
     }
