@@ -197,11 +197,55 @@ BEGIN
     RETURN copied;
 END $$;
 
+-- Locks the oldest open row of up to max_rows order keys, where it is due, and returns their positions. Leased and paused
+-- rows are open, so they hold up the later rows of their key.
+--
+-- It goes from key to key in the index and reads one row of each, because thousands may wait behind it. It begins after the
+-- last key that this session looked at, so that no key starves behind others that always have a due row.
+CREATE OR REPLACE FUNCTION "{schema}".lock_order_heads(max_rows integer)
+RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    first_key text := coalesce(current_setting('mailonce.last_order_key', true), '');
+    last_key text := first_key;
+    has_wrapped boolean := false;
+    remaining integer := max_rows;
+    head record;
+    is_due boolean;
+BEGIN
+    WHILE remaining > 0 LOOP
+        SELECT r.seq, r.order_key, r.due_at INTO head
+          FROM "{schema}".rows r
+         WHERE r.state = 'pending' AND r.order_key > last_key ORDER BY r.order_key, r.seq LIMIT 1;
+        IF head.seq IS NULL AND NOT has_wrapped THEN
+            has_wrapped := true;
+            last_key := '';
+            CONTINUE;
+        END IF;
+        EXIT WHEN head.seq IS NULL OR has_wrapped AND head.order_key > first_key;
+        last_key := head.order_key;
+        CONTINUE WHEN head.due_at > now();
+        -- Another drainer may have leased or marked the row meanwhile. The state is no condition, because it would let
+        -- PostgreSQL read all pending rows in another index.
+        SELECT r.state = 'pending' AND r.due_at <= now() INTO is_due FROM "{schema}".rows r WHERE r.seq = head.seq FOR UPDATE SKIP LOCKED;
+        IF is_due THEN
+            RETURN NEXT head.seq;
+            remaining := remaining - 1;
+        END IF;
+    END LOOP;
+    PERFORM set_config('mailonce.last_order_key', last_key, false);
+END $$;
+
 -- Leases due rows to a drainer, oldest first; of each order key only the oldest open row. A drainer names the version of
 -- the schema that it knows, because a later version may have rows that it would misread.
+--
+-- Its plans are cached, also those of a time when the table was small. The settings leave it the indexes in their order,
+-- because everything else reads all rows of a large table. Without `jit = off`, PostgreSQL would compile each plan in which
+-- it cannot avoid what is off.
 CREATE OR REPLACE FUNCTION "{schema}".lease(drainer text, max_rows integer, lease_ms bigint, drainer_version integer)
 RETURNS TABLE (id uuid, fence bigint, payload text, key text, attempts integer, kind text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     installed integer;
@@ -217,14 +261,15 @@ BEGIN
            failure_detail = 'the row waited for more than {max_age_days} days, and its key may be forgotten: check whether it was accepted before you replay it'
      WHERE r.state = 'pending' AND r.due_at <= now() AND r.offered_at < now() - interval '{max_age_days} days';
     RETURN QUERY
-    WITH candidates AS (
+    WITH free AS (
         SELECT r.seq, r.payload_bytes
           FROM "{schema}".rows r
-         WHERE r.state = 'pending' AND r.due_at <= now()
-           AND (r.order_key IS NULL OR NOT EXISTS (
-                SELECT 1 FROM "{schema}".rows o
-                 WHERE o.order_key = r.order_key AND o.state = 'pending' AND o.seq < r.seq))
+         WHERE r.state = 'pending' AND r.order_key IS NULL AND r.due_at <= now()
          ORDER BY r.seq LIMIT max_rows FOR UPDATE SKIP LOCKED
+    ), heads AS (
+        SELECT r.seq, r.payload_bytes FROM "{schema}".lock_order_heads(max_rows) h (seq) JOIN "{schema}".rows r ON r.seq = h.seq
+    ), candidates AS (
+        SELECT * FROM free UNION ALL SELECT * FROM heads ORDER BY seq LIMIT max_rows
     ), chosen AS (
         SELECT c.seq FROM (
             SELECT c.seq, sum(c.payload_bytes) OVER (ORDER BY c.seq) - c.payload_bytes AS bytes_before FROM candidates c

@@ -5,6 +5,8 @@ use mailonce_core::{
 };
 use mailonce_store::postgres::outbox::PostgresOutbox;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use tokio_postgres::SimpleQueryMessage;
 
 use crate::{
     cluster::Cluster,
@@ -20,6 +22,23 @@ impl Rig {
         let sql = "SELECT id::text FROM mailonce_outbox.record_outcomes($1::text::jsonb) id";
         let rows = self.sql.query(sql, &[&json!([outcome]).to_string()]).await.unwrap();
         rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// How many blocks a lease reads after others in the same session. Its row is due again at once.
+    async fn blocks_of_a_lease(&self) -> u64 {
+        let lease = "SELECT * FROM mailonce_outbox.lease('x', 200, 0, 5)";
+        for _ in 0..10 {
+            assert_eq!(self.sql.query(lease, &[]).await.unwrap().len(), 1);
+        }
+        let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {lease}");
+        let messages = self.sql.simple_query(&explain).await.unwrap();
+        let text = messages.iter().find_map(|message| {
+            let SimpleQueryMessage::Row(row) = message else { return None };
+            row.get(0)
+        });
+        let plan: Value = serde_json::from_str(text.unwrap()).unwrap();
+        let count = |name: &str| plan[0]["Plan"][name].as_u64().unwrap();
+        count("Shared Hit Blocks") + count("Shared Read Blocks")
     }
 }
 
@@ -212,7 +231,7 @@ async fn a_copy_of_the_database_is_not_drained() {
     let status = rig.run(&["outbox", "status", "--database", &url]).await.expect_exit(0).json();
     assert_eq!((&status["state"], &status["pending"]), (&"not confirmed".into(), &1.into()));
     let refused = crate::database::connect_client(&url).await;
-    let refused = refused.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 4)", &[]).await.unwrap_err();
+    let refused = refused.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 5)", &[]).await.unwrap_err();
     assert_eq!(refused.code().unwrap().code(), "MO001");
     admin.batch_execute(&format!("DROP DATABASE {copy} WITH (FORCE)")).await.unwrap();
 }
@@ -276,7 +295,7 @@ async fn a_row_that_a_stop_refuses_waits_and_is_sent_when_the_stop_ends() {
 async fn only_the_latest_lease_records_an_outcome() {
     let rig = Rig::installed().await;
     rig.order("contested", None).await;
-    let lease = "SELECT fence, id::text FROM mailonce_outbox.lease($1, 10, 0, 4)";
+    let lease = "SELECT fence, id::text FROM mailonce_outbox.lease($1, 10, 0, 5)";
     let first = rig.sql.query_one(lease, &[&"first"]).await.unwrap();
     let second = rig.sql.query_one(lease, &[&"second"]).await.unwrap();
     assert_eq!((first.get::<_, i64>(0), second.get::<_, i64>(0)), (1, 2));
@@ -302,7 +321,7 @@ async fn a_leased_row_is_not_leased_again_before_its_lease_ends() {
         let sql = "SELECT mailonce_outbox.send($1::text::jsonb, NULL, $2)";
         rig.sql.execute(sql, &[&payload(name).to_string(), &order_key]).await.unwrap();
     }
-    let lease = "SELECT payload::jsonb->>'subject' FROM mailonce_outbox.lease('x', 10, 60000, 4) ORDER BY 1";
+    let lease = "SELECT payload::jsonb->>'subject' FROM mailonce_outbox.lease('x', 10, 60000, 5) ORDER BY 1";
     let leased =
         async || -> Vec<String> { rig.sql.query(lease, &[]).await.unwrap().iter().map(|row| row.get(0)).collect() };
     assert_eq!(leased().await, ["a1", "free"], "the second row of an order key waits for the first");
@@ -313,6 +332,37 @@ async fn a_leased_row_is_not_leased_again_before_its_lease_ends() {
         rig.record(row.get(0), 2, json!({ "state": "parked", "code": "x", "detail": "x" })).await;
     }
     assert_eq!(leased().await, ["a2"], "a dead letter does not hold up its order key");
+}
+
+#[tokio::test]
+async fn a_long_chain_costs_no_more_per_lease() {
+    let rig = Rig::installed().await;
+    let mut blocks = Vec::new();
+    for rows in [200, 20_000 - 200] {
+        let insert = "INSERT INTO mailonce_outbox.rows (payload, payload_bytes, order_key)
+            SELECT $1::text::jsonb, 100, 'customer' FROM generate_series(1, $2)";
+        rig.sql.execute(insert, &[&payload("chain").to_string(), &rows]).await.unwrap();
+        blocks.push(rig.blocks_of_a_lease().await);
+    }
+    assert!(blocks[1] <= 2 * blocks[0], "blocks with 200 and with 20,000 rows: {blocks:?}");
+}
+
+#[tokio::test]
+async fn no_order_key_starves() {
+    let rig = Rig::installed().await;
+    let insert = "SELECT mailonce_outbox.send(jsonb_build_object('from', 'shop@mailonce.test', 'to', 'ada@example.com',
+            'subject', format('%s-%s', o, n), 'text', 'x'), NULL, format('customer-%s', o))
+        FROM generate_series(1, 300) o, generate_series(1, 5) n";
+    rig.sql.execute(insert, &[]).await.unwrap();
+    // These leases end at once, as if each accept had failed: the first rows are always due.
+    let lease = "SELECT payload::jsonb->>'subject' FROM mailonce_outbox.lease('x', 200, 0, 5)";
+    let mut leased = BTreeSet::new();
+    for _ in 0..2 {
+        let rows = rig.sql.query(lease, &[]).await.unwrap();
+        assert_eq!(rows.len(), 200);
+        leased.extend(rows.iter().map(|row| row.get::<_, String>(0)));
+    }
+    assert_eq!(leased, (1..=300).map(|o| format!("{o}-1")).collect(), "the oldest row of each order key");
 }
 
 #[tokio::test]

@@ -89,12 +89,13 @@ async fn the_application_and_the_drainer_have_only_the_rights_they_need() {
     let as_drain = connect_client(&url_of_role(&rig, &drain)).await;
     for (client, sql) in [
         (&as_app, "SELECT * FROM mailonce_outbox.rows"),
-        (&as_app, "SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 4)"),
+        (&as_app, "SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 5)"),
         (&as_app, "SELECT mailonce_outbox.confirm()"),
         (&as_drain, "SELECT * FROM mailonce_outbox.rows"),
         (&as_drain, "SELECT mailonce_outbox.send('{\"from\": 1, \"to\": 2}')"),
         (&as_drain, "SELECT mailonce_outbox.claim('key', '{}')"),
         (&as_drain, "SELECT mailonce_outbox.confirm()"),
+        (&as_drain, "SELECT mailonce_outbox.lock_order_heads(1)"),
         (&as_drain, "SELECT * FROM orders"),
     ] {
         let refused = client.query(sql, &[]).await.expect_err(sql);

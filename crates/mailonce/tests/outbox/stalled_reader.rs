@@ -100,7 +100,7 @@ async fn a_lease_returns_about_one_mebibyte() {
     order["text"] = "x".repeat(100_000).into();
     let send = "SELECT mailonce_outbox.send($1::text::jsonb) FROM generate_series(1, 20)";
     rig.sql.execute(send, &[&order.to_string()]).await.unwrap();
-    let lease = "SELECT id FROM mailonce_outbox.lease('x', 200, 60000, 4)";
+    let lease = "SELECT id FROM mailonce_outbox.lease('x', 200, 60000, 5)";
     for count in [11, 9, 0] {
         assert_eq!(rig.sql.query(lease, &[]).await.unwrap().len(), count);
     }

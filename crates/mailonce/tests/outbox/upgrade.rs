@@ -12,6 +12,8 @@ use crate::{
 const VERSION_1: &str = include_str!("fixtures/version_1.sql");
 /// The statements with which version 2 was installed.
 const VERSION_2: &str = include_str!("fixtures/version_2.sql");
+/// The statements with which version 4 was installed.
+const VERSION_4: &str = include_str!("fixtures/version_4.sql");
 
 impl Rig {
     /// A database with an outbox of version 1 and three rows: done, parked and waiting.
@@ -52,7 +54,7 @@ async fn a_server_says_what_to_do_and_drains_the_rows_after_the_upgrade() {
     let upgraded = rig.outbox(&["upgrade"]).await.expect_exit(0).json();
     assert_eq!(
         (&upgraded["schema_version"], &upgraded["pending"], &upgraded["parked"]),
-        (&4.into(), &1.into(), &1.into())
+        (&5.into(), &1.into(), &1.into())
     );
     rig.wait_for_count("done", 2).await;
     assert_eq!(server.subjects().await, ["waiting"], "the rows that were done and parked stay so");
@@ -63,7 +65,7 @@ async fn a_server_says_what_to_do_and_drains_the_rows_after_the_upgrade() {
     rig.wait_for_count("done", 3).await;
     rig.sql.batch_execute("SELECT mailonce_outbox.claim('invoice-1', '{}')").await.unwrap();
     rig.wait_for_count("done", 4).await;
-    assert_eq!(rig.outbox(&["upgrade"]).await.expect_exit(0).json()["schema_version"], 4);
+    assert_eq!(rig.outbox(&["upgrade"]).await.expect_exit(0).json()["schema_version"], 5);
     server.terminate().await;
     rig.outbox(&["uninstall"]).await.expect_exit(0);
 }
@@ -82,7 +84,7 @@ async fn rows_and_the_table_of_version_2_are_read_after_the_upgrade() {
         .await
         .unwrap();
     let upgraded = rig.outbox(&["upgrade"]).await.expect_exit(0).json();
-    assert_eq!((&upgraded["schema_version"], &upgraded["pending"]), (&4.into(), &2.into()));
+    assert_eq!((&upgraded["schema_version"], &upgraded["pending"]), (&5.into(), &2.into()));
     let server = rig.start_server().await;
     rig.wait_for_count("done", 2).await;
     rig.write_event("email.requested", "later").await;
@@ -92,6 +94,34 @@ async fn rows_and_the_table_of_version_2_are_read_after_the_upgrade() {
     let order_keys: String = rig.sql.query_one(order_keys, &[]).await.unwrap().get(0);
     assert_eq!(order_keys, "- - order/4821");
     server.terminate().await;
+}
+
+#[tokio::test]
+async fn rows_of_version_4_keep_their_order_after_the_upgrade() {
+    let rig = Rig::empty().await;
+    rig.sql.batch_execute(VERSION_4).await.unwrap();
+    for (name, order_key) in
+        [("a1", Some("a")), ("free", None), ("a2", Some("a")), ("b1", Some("b")), ("a3", Some("a"))]
+    {
+        let send = "SELECT mailonce_outbox.send($1::text::jsonb, NULL, $2)";
+        rig.sql.execute(send, &[&payload(name).to_string(), &order_key]).await.unwrap();
+    }
+    // The lease of a drainer of version 4 that does not come back.
+    let leased = rig.sql.query("SELECT * FROM mailonce_outbox.lease('old', 1, 1000, 4)", &[]).await.unwrap();
+    assert_eq!(leased.len(), 1);
+    let upgraded = rig.outbox(&["upgrade"]).await.expect_exit(0).json();
+    assert_eq!((&upgraded["schema_version"], &upgraded["pending"]), (&5.into(), &5.into()));
+    let refused = rig.sql.query("SELECT * FROM mailonce_outbox.lease('old', 1, 1000, 4)", &[]).await.unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "MO002");
+
+    let server = rig.start_server().await;
+    rig.wait_for_count("done", 5).await;
+    let subjects = server.subjects().await;
+    assert_eq!(subjects.len(), 5);
+    let of_a: Vec<&String> = subjects.iter().filter(|subject| subject.starts_with('a')).collect();
+    assert_eq!(of_a, ["a1", "a2", "a3"]);
+    server.terminate().await;
+    rig.outbox(&["uninstall"]).await.expect_exit(0);
 }
 
 #[tokio::test]
@@ -124,7 +154,7 @@ async fn roles_keep_their_rights_and_get_those_of_the_new_functions() {
     let body = payload("by the application").to_string();
     as_app.execute("SELECT mailonce_outbox.send($1::text::jsonb)", &[&body]).await.unwrap();
     as_app.execute("SELECT mailonce_outbox.claim('invoice-1', '{}')", &[]).await.unwrap();
-    as_app.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 4)", &[]).await.expect_err("it may not drain");
+    as_app.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000, 5)", &[]).await.expect_err("it may not drain");
     let url = url_of_role(&rig, &drain);
     let server = rig.start(&ServerOptions { drain_url: Some(&url), ..ServerOptions::default() }).await;
     rig.wait_for_count("done", 4).await;

@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/outbox/0002_claims_and_router_tables.sql"),
     include_str!("../../../migrations/outbox/0003_order_and_reports.sql"),
     include_str!("../../../migrations/outbox/0004_small_leases.sql"),
+    include_str!("../../../migrations/outbox/0005_order_heads.sql"),
 ];
 const FUNCTIONS: &str = include_str!("../../../migrations/outbox/functions.sql");
 
@@ -56,7 +57,8 @@ const DRAIN_FUNCTIONS: &[&str] = &[
     "status()",
 ];
 /// The functions that only the owner calls, and those that other functions call.
-const OWNER_FUNCTIONS: &[&str] = &["confirm()", "server_identity()", "check_identity()", "source_problem()"];
+const OWNER_FUNCTIONS: &[&str] =
+    &["confirm()", "server_identity()", "check_identity()", "source_problem()", "lock_order_heads(integer)"];
 
 /// Refuses names that need quoting or could be mistaken: the name is part of SQL text.
 pub(super) fn check_schema_name(name: &str) -> Result<()> {
