@@ -35,6 +35,12 @@ impl Cluster {
         format!("postgres://mailonce@127.0.0.1:{}/postgres", self.port)
     }
 
+    /// The URL of one of its databases over its Unix socket.
+    pub(crate) fn socket_url(&self, database: &str) -> String {
+        let folder = self.folder.path().to_str().unwrap().replace('/', "%2F");
+        format!("postgres://mailonce@{folder}:{}/{database}", self.port)
+    }
+
     /// Ends it without a checkpoint, as a crash does, and starts it again.
     pub(crate) fn crash_and_restart(&self) {
         self.run("pg_ctl", &["-m", "immediate", "-w", "stop"]);

@@ -362,7 +362,8 @@ async fn no_order_key_starves() {
         assert_eq!(rows.len(), 200);
         leased.extend(rows.iter().map(|row| row.get::<_, String>(0)));
     }
-    assert_eq!(leased, (1..=300).map(|o| format!("{o}-1")).collect(), "the oldest row of each order key");
+    let oldest: BTreeSet<String> = (1..=300).map(|o| format!("{o}-1")).collect();
+    assert_eq!(leased, oldest, "the oldest row of each order key");
 }
 
 #[tokio::test]

@@ -6,7 +6,11 @@ use tokio::{
     sync::watch,
 };
 
-use crate::rig::{Rig, ServerOptions, payload, wait_until};
+use crate::{
+    cluster::Cluster,
+    database::{TempDatabase, connect_client},
+    rig::{Rig, ServerOptions, payload, wait_until},
+};
 
 /// Bytes of answers after which a connection stands still. Only the answer with a large row is longer.
 const STALL_AFTER: usize = 1024 * 1024;
@@ -93,15 +97,37 @@ async fn a_drainer_that_stands_still_while_it_reads_a_lease_loses_its_session() 
     server.terminate().await;
 }
 
+/// Leases as many rows as PostgreSQL returns at once.
+const LEASE: &str = "SELECT id FROM mailonce_outbox.lease('x', 200, 60000, 5)";
+
+impl Rig {
+    /// Inserts 20 rows of 100 KB.
+    async fn insert_large_rows(&self) {
+        let mut order = payload("large");
+        order["text"] = "x".repeat(100_000).into();
+        let send = "SELECT mailonce_outbox.send($1::text::jsonb) FROM generate_series(1, 20)";
+        self.sql.execute(send, &[&order.to_string()]).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_lease_returns_about_one_mebibyte() {
     let rig = Rig::installed().await;
-    let mut order = payload("large");
-    order["text"] = "x".repeat(100_000).into();
-    let send = "SELECT mailonce_outbox.send($1::text::jsonb) FROM generate_series(1, 20)";
-    rig.sql.execute(send, &[&order.to_string()]).await.unwrap();
-    let lease = "SELECT id FROM mailonce_outbox.lease('x', 200, 60000, 5)";
+    rig.insert_large_rows().await;
     for count in [11, 9, 0] {
-        assert_eq!(rig.sql.query(lease, &[]).await.unwrap().len(), count);
+        assert_eq!(rig.sql.query(LEASE, &[]).await.unwrap().len(), count);
     }
+}
+
+#[tokio::test]
+async fn a_lease_over_a_unix_socket_fits_into_its_buffer() {
+    let cluster = Cluster::start();
+    let rig = Rig::on(TempDatabase::create_on(cluster.url()).await).await;
+    rig.outbox(&["install"]).await.expect_exit(0);
+    rig.insert_large_rows().await;
+    let local = connect_client(&cluster.socket_url(&rig.database.name)).await;
+    for _ in 0..2 {
+        assert_eq!(local.query(LEASE, &[]).await.unwrap().len(), 1);
+    }
+    assert_eq!(rig.sql.query(LEASE, &[]).await.unwrap().len(), 11);
 }

@@ -32,6 +32,9 @@ const MIN_SERVER_VERSION: i32 = 130_000;
 /// Payload bytes that one lease returns at most; the row that crosses the limit is still part of it. The transaction of a
 /// lease is open until its rows fit into the buffers of the connection, so a drainer that reads slowly must not get many.
 const MAX_LEASE_BYTES: usize = 1024 * 1024;
+/// The same for a drainer on a Unix socket, where PostgreSQL ignores `tcp_user_timeout`. The rest of the answer must fit
+/// into the buffer of the socket, which has about 200 KB on Linux.
+const MAX_LOCAL_LEASE_BYTES: usize = 64 * 1024;
 /// How long a sent email is looked at again, in case it bounces.
 const FOLLOW_DAYS: u32 = 7;
 /// How many rows must be inserted and deleted unseen before the table that an outbox reads counts as unreadable. A few may
@@ -103,6 +106,7 @@ impl OutboxSchema {
             .replace("{max_payload_bytes}", &limits::BODY_BYTES.to_string())
             .replace("{max_key_chars}", &limits::KEY_CHARS.to_string())
             .replace("{max_lease_bytes}", &MAX_LEASE_BYTES.to_string())
+            .replace("{max_local_lease_bytes}", &MAX_LOCAL_LEASE_BYTES.to_string())
             .replace("{max_age_days}", &(MAX_ROW_AGE_MS / 86_400_000).to_string())
             .replace("{follow_days}", &FOLLOW_DAYS.to_string())
             .replace("{min_unseen_rows}", &MIN_UNSEEN_ROWS.to_string())
