@@ -1,6 +1,6 @@
 //! Many transactions, half of them rolled back, three drainers that are killed and suspended at random, and a PostgreSQL
 //! that crashes: every committed order has exactly one email, no other order has one, and the SMTP server behind the ledger
-//! gets each email once. While a drainer is suspended, no transaction of the drainers holds back vacuum for long.
+//! gets each email once. The same holds for the claims of orders with an invoice. While a drainer is suspended, no transaction of the drainers holds back vacuum for long.
 //!
 //! The short form runs 400 transactions and crashes PostgreSQL once. `MAILONCE_OUTBOX_TRANSACTIONS` chooses another
 //! number; from 5,000 on PostgreSQL crashes twice.
@@ -66,7 +66,18 @@ async fn connect_patiently(url: &str) -> Client {
     }
 }
 
-/// One order with its email. When the connection breaks, nobody knows whether it was committed; the table of orders says.
+/// Whether an order has an invoice as well: two of 20, of which one is rolled back.
+fn makes_claim(order: &str) -> bool {
+    let number: u64 = order.rsplit_once('-').unwrap().1.parse().unwrap();
+    (number / 2).is_multiple_of(10)
+}
+
+/// The key of the claim for the invoice of an order.
+fn invoice_key(order: &str) -> String {
+    format!("invoice-{order}")
+}
+
+/// One order with its email, and with the claim for its invoice if it has one. When the connection breaks, nobody knows whether it was committed; the table of orders says.
 async fn write_order(
     sql: &mut Client,
     name: &str,
@@ -77,6 +88,9 @@ async fn write_order(
     tx.execute("INSERT INTO orders (name) VALUES ($1)", &[&name]).await?;
     let send = "SELECT mailonce_outbox.send($1::text::jsonb, $2, $3)";
     tx.execute(send, &[&payload(name).to_string(), &keys.0, &keys.1]).await?;
+    if makes_claim(name) {
+        tx.execute("SELECT mailonce_outbox.claim($1, '{}')", &[&invoice_key(name)]).await?;
+    }
     if commits { tx.commit().await } else { tx.rollback().await }
 }
 
@@ -235,9 +249,26 @@ async fn check_emails(rig: &Rig, server: &Server) -> usize {
     assert_eq!(subjects.iter().collect::<BTreeSet<_>>().len(), subjects.len(), "an order has two emails");
     assert_eq!(subjects, orders);
     check_order(rig, server).await;
-    let unknown = "SELECT count(*) FROM mailonce_outbox.rows WHERE email_id IS NULL";
+    check_claims(server, &orders).await;
+    let unknown = "SELECT count(*) FROM mailonce_outbox.rows WHERE coalesce(email_id, claim_id) IS NULL";
     assert_eq!(rig.sql.query_one(unknown, &[]).await.unwrap().get::<_, i64>(0), 0);
     orders.len()
+}
+
+/// Checks that the ledger has one claim for each committed order with an invoice, and none of a rollback.
+async fn check_claims(server: &Server, orders: &[String]) {
+    let (mut keys, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = server.get(&format!("/v1/claims?limit=100{cursor}")).await;
+        keys.extend(page["data"].as_array().unwrap().iter().map(|claim| claim["key"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    keys.sort();
+    let mut invoices: Vec<String> =
+        orders.iter().filter(|order| makes_claim(order)).map(|order| invoice_key(order)).collect();
+    invoices.sort();
+    assert_eq!(keys, invoices);
 }
 
 /// Checks that the emails of each order key were accepted in the order of their rows. Marks prove nothing: rows that are
