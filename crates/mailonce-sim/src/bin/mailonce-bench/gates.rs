@@ -72,6 +72,8 @@ pub(crate) fn evaluate_gates(args: &Args, results: &BenchResults) -> Vec<BenchGa
         BenchGate::ratio("replay / echo", results.ratio("replay", "echo"), 0.65, 0.85),
         BenchGate::ratio("pg-accept / pgbench", results.ratio("pg-accept", "pgbench"), 2.0, 4.0),
         BenchGate::ratio("outbox / pg-accept", results.ratio("outbox", "pg-accept"), 0.25, 0.25),
+        BenchGate::ratio("claim / redis", results.ratio("claim", "redis"), 0.05, 0.05),
+        BenchGate::ratio("pg-claim / advisory-lock", results.ratio("pg-claim", "advisory-lock"), 0.5, 0.5),
         BenchGate::limit("storm p99", p99("storm"), "ms", 1000.0, 500.0),
         BenchGate::limit("pg-storm p99", p99("pg-storm"), "ms", 1000.0, 500.0),
         BenchGate::ratio("handoff / postfix", results.ratio("handoff", "postfix"), 3.0, 6.0),
@@ -152,6 +154,20 @@ mod tests {
         assert_eq!(verdict("slowest query of list-1m p95"), Some(GateVerdict::Fail));
         assert_eq!(verdict("accept with / without search"), Some(GateVerdict::Pass));
         assert_eq!(verdict("slowest query of pg-list-1m p95"), None);
+    }
+
+    #[test]
+    fn claims_are_compared_with_what_they_replace() {
+        let args = Args::try_parse_from(["bench"]).unwrap();
+        let mut results = BenchResults::default();
+        for (row, rate) in [("claim", 4.0), ("redis", 100.0), ("pg-claim", 60.0), ("advisory-lock", 100.0)] {
+            results.push(row, "claims", Ok(FigureSample { rate: Some(rate), ..FigureSample::default() }));
+        }
+        let gates = evaluate_gates(&args, &results);
+        let verdict = |what: &str| gates.iter().find(|gate| gate.what == what).map(|gate| gate.verdict);
+        assert_eq!(verdict("claim / redis"), Some(GateVerdict::Fail));
+        assert_eq!(verdict("pg-claim / advisory-lock"), Some(GateVerdict::Goal));
+        assert_eq!(verdict("outbox / pg-accept"), Some(GateVerdict::Unmeasured));
     }
 
     #[test]
