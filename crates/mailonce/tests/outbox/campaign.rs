@@ -1,6 +1,7 @@
 //! Many transactions, half of them rolled back, three drainers that are killed and suspended at random, and a PostgreSQL
 //! that crashes: every committed order has exactly one email, no other order has one, and the SMTP server behind the ledger
-//! gets each email once. The same holds for the claims of orders with an invoice. While a drainer is suspended, no transaction of the drainers holds back vacuum for long.
+//! gets each email once. The same holds for the claims of orders with an invoice. While a drainer is suspended, no
+//! transaction of the drainers holds back vacuum for long.
 //!
 //! The short form runs 400 transactions and crashes PostgreSQL once. `MAILONCE_OUTBOX_TRANSACTIONS` chooses another
 //! number; from 5,000 on PostgreSQL crashes twice.
@@ -77,7 +78,8 @@ fn invoice_key(order: &str) -> String {
     format!("invoice-{order}")
 }
 
-/// One order with its email, and with the claim for its invoice if it has one. When the connection breaks, nobody knows whether it was committed; the table of orders says.
+/// One order with its email, and with the claim for its invoice if it has one. When the connection breaks, nobody knows
+/// whether it was committed; the table of orders says.
 async fn write_order(
     sql: &mut Client,
     name: &str,

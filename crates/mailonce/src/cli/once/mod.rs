@@ -1,8 +1,9 @@
 //! `once`: runs a command once, however many machines, timers and people start it.
 //!
-//! The claim has begun before the command starts, and is completed with the command's output and exit code after it.
+//! The claim begins right before the command starts, and is completed with the command's output and exit code after it.
 //! Whoever calls later gets that output and exit code. If this process is killed half-way, the command and its children are
-//! killed with it, and the claim is `unknown` once its lease has ended.
+//! killed with it, and the claim is `unknown` once its lease has ended. If it is killed before the claim has begun, surely
+//! nothing ran, and the claim is free once its lease has ended.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -179,7 +180,7 @@ async fn run(args: OnceArgs) -> Result<u8, OnceError> {
     let mut request = args.request();
     let mut signals = CaughtSignals::catch();
     loop {
-        let ClaimAnswer { status, body } = acquire(&client, &request, &mut signals).await?;
+        let ClaimAnswer { status, body } = call_before_start(&client, "/v1/claims", &request, &mut signals).await?;
         if let Some(signal) = signals.first().filter(|_| status != 201) {
             return Err(OnceError::interrupted(signal));
         }
@@ -200,10 +201,15 @@ async fn run(args: OnceArgs) -> Result<u8, OnceError> {
     }
 }
 
-/// Asks for the claim. After a signal the answer is waited for a little longer: the claim may be this caller's by now, and
-/// must be given back.
-async fn acquire(client: &ClaimClient, request: &Value, signals: &mut CaughtSignals) -> Result<ClaimAnswer, OnceError> {
-    let answer = client.post("/v1/claims", request, ACQUIRE_TIMEOUT);
+/// Asks for the claim, or begins it. After a signal the answer is waited for a little longer: the claim may be this
+/// caller's by now, and must be given back.
+async fn call_before_start(
+    client: &ClaimClient,
+    path: &str,
+    request: &Value,
+    signals: &mut CaughtSignals,
+) -> Result<ClaimAnswer, OnceError> {
+    let answer = client.post(path, request, ACQUIRE_TIMEOUT);
     tokio::pin!(answer);
     let answer = tokio::select! {
         answer = &mut answer => answer,
@@ -226,6 +232,8 @@ impl OnceArgs {
             "fingerprint": self.fingerprint.clone().unwrap_or_else(|| command_digest(&self.command)),
             "lease_s": self.lease,
             "on_unknown": self.on_unknown,
+            // If the answer is lost, or this process, the claim is free after its lease instead of unknown.
+            "begin": "later",
         });
         match (&self.key, &self.kind, &self.entity) {
             (None, Some(kind), Some(entity)) => body["intent"] = json!({ "type": kind, "entity": entity }),
@@ -276,7 +284,6 @@ async fn perform(
     let (id, token) = (text(won, "id"), text(won, "token"));
     let renewals = tokio::spawn(client.clone().renew_until_dropped(id.clone(), token.clone(), args.lease));
     let may_repeat = won["may_repeat"] == true;
-    let path = |verb: &str| format!("/v1/claims/{id}/{verb}");
     if may_repeat && args.verify.is_some() {
         match look_up(args, won, &mut signals).await {
             LookUpOutcome::Done => {
@@ -286,13 +293,14 @@ async fn perform(
             LookUpOutcome::NotFound => {}
             LookUpOutcome::Failed(why) => {
                 renewals.abort();
-                let body = json!({ "token": token, "retryable": true, "reason": why });
-                if let Err(error) = client.post(&path("fail"), &body, RECORD_TIMEOUT).await {
-                    print_stderr(&format!("mailonce once: the claim could not be given back: {error}"));
-                }
+                give_back(client, won, &why).await;
                 return Err(OnceError::new(exit::UNKNOWN, why));
             }
         }
+    }
+    if let Err(error) = begin(client, won, &mut signals).await {
+        renewals.abort();
+        return Err(error);
     }
     let env = [
         ("MAILONCE_CLAIM_ID", id.clone()),
@@ -305,7 +313,7 @@ async fn perform(
     };
     renewals.abort();
     let (verb, body, code) = end_of_run(args, &token, ran)?;
-    match client.post(&path(verb), &body, RECORD_TIMEOUT).await {
+    match client.post(&format!("/v1/claims/{id}/{verb}"), &body, RECORD_TIMEOUT).await {
         Ok(ClaimAnswer { status: 200, .. }) => {}
         Ok(answer) => print_stderr(&format!("mailonce once: {}", OnceError::from_answer(&answer.body).message)),
         Err(why) => print_stderr(&format!(
@@ -313,6 +321,35 @@ async fn perform(
         )),
     }
     Ok(code)
+}
+
+/// Begins the claim, unless a signal has come: then nothing starts. Repeated under the same token after a lost answer, the
+/// call has the same effect.
+async fn begin(client: &ClaimClient, won: &Value, signals: &mut CaughtSignals) -> Result<(), OnceError> {
+    if signals.first().is_some() {
+        return Ok(());
+    }
+    let path = format!("/v1/claims/{}/begin", text(won, "id"));
+    let answer = call_before_start(client, &path, &json!({ "token": text(won, "token") }), signals).await?;
+    let refusal = OnceError::from_answer(&answer.body);
+    match (answer.status, answer.body["code"].as_str()) {
+        (200, _) => Ok(()),
+        // The lease ended before, so another caller has the claim or has ended it.
+        (_, Some("stale_token" | "claim_ended")) => Err(OnceError::new(exit::BUSY, refusal.message)),
+        _ => {
+            give_back(client, won, "it could not begin").await;
+            Err(refusal)
+        }
+    }
+}
+
+/// Lets the next caller run the command, because nothing ran.
+async fn give_back(client: &ClaimClient, won: &Value, reason: &str) {
+    let body = json!({ "token": text(won, "token"), "retryable": true, "reason": reason });
+    let path = format!("/v1/claims/{}/fail", text(won, "id"));
+    if let Err(error) = client.post(&path, &body, RECORD_TIMEOUT).await {
+        print_stderr(&format!("mailonce once: the claim could not be given back: {error}"));
+    }
 }
 
 /// What is reported about a run: the verb, its body, and the exit code.

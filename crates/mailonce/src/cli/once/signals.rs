@@ -1,7 +1,8 @@
 //! The signals that ask `once` to end.
 //!
-//! They are caught before the claim is made: a process that ends between its claim and its command would leave the claim
-//! unknown although nothing ran. While the command runs, they are passed on to it.
+//! They are caught before the claim is made: a process that ends between its claim and its command would hold up other
+//! callers until its lease ends, or leave the claim unknown although nothing ran. While the command runs, they are passed on
+//! to it.
 
 use rustix::process::Signal;
 use tokio::{

@@ -293,16 +293,85 @@ async fn a_signal_between_the_claim_and_the_command_gives_the_claim_back() {
     let line = printed.next_line().await.unwrap().unwrap();
     assert!(line.contains("signal 15; waiting for the server"), "{line}");
 
-    let won = json!({
-        "id": "c1", "state": "begun", "token": "ct_1", "downstream_key": "cl_1", "fence": 1, "may_repeat": false,
-    });
-    answer_call(&mut acquiring, "201 Created", &won).await;
+    answer_call(&mut acquiring, "201 Created", &claimed()).await;
     let (mut reporting, _) = listener.accept().await.unwrap();
     let (verb, report) = read_call(&mut reporting).await;
     answer_call(&mut reporting, "200 OK", &json!({})).await;
     assert_eq!((verb.as_str(), &report["token"], &report["retryable"]), ("fail", &json!("ct_1"), &json!(true)));
     assert_eq!(shell.wait().await.unwrap().code(), Some(128 + 15));
     assert_eq!(lines(&cli.path().join("runs")).len(), 0, "it ran");
+}
+
+/// The answer to a caller that has the claim, before it has begun.
+fn claimed() -> Value {
+    json!({ "id": "c1", "state": "claimed", "token": "ct_1", "downstream_key": "cl_1", "fence": 1, "may_repeat": false })
+}
+
+#[tokio::test]
+async fn the_command_starts_once_the_claim_has_begun() {
+    let cli = CliFixture::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", SHARED_KEY)];
+    let mut shell = cli.command(&args("k", &[], "echo ran >> runs")).envs(env).spawn().unwrap();
+    let (mut acquiring, _) = listener.accept().await.unwrap();
+    assert_eq!(read_call(&mut acquiring).await.1["begin"], "later");
+    answer_call(&mut acquiring, "201 Created", &claimed()).await;
+    // The first answer is lost.
+    let (mut cut_off, _) = listener.accept().await.unwrap();
+    let first = read_call(&mut cut_off).await;
+    drop(cut_off);
+    let (mut beginning, _) = listener.accept().await.unwrap();
+    let second = read_call(&mut beginning).await;
+    assert_eq!(first, ("begin".to_owned(), json!({ "token": "ct_1" })));
+    assert_eq!(first, second, "repeated under the same token");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!cli.path().join("runs").exists(), "it ran before the claim had begun");
+
+    answer_call(&mut beginning, "200 OK", &json!({ "id": "c1", "state": "begun" })).await;
+    let (mut reporting, _) = listener.accept().await.unwrap();
+    assert_eq!(read_call(&mut reporting).await.0, "complete");
+    answer_call(&mut reporting, "200 OK", &json!({})).await;
+    assert_eq!(shell.wait().await.unwrap().code(), Some(0));
+    assert_eq!(lines(&cli.path().join("runs")), ["ran"]);
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_begin_runs_nothing() {
+    let cli = CliFixture::new();
+    for (code, exit, is_given_back) in
+        [("stale_token", 121, false), ("claim_ended", 121, false), ("stopped", 123, true)]
+    {
+        let refusal = json!({ "code": code, "status": 409, "detail": "refused" });
+        let given_back = is_given_back.then(|| ("200 OK", json!({})));
+        let answers = [("201 Created", claimed()), ("409 Conflict", refusal)].into_iter().chain(given_back);
+        let (url, serving) = scripted_server(answers.collect()).await;
+        let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", SHARED_KEY)];
+        cli.run_with_env(&args("k", &[], "echo ran >> runs"), &env).await.expect_exit(exit);
+        let bodies = serving.await.unwrap();
+        assert_eq!(bodies.last().unwrap()["retryable"] == true, is_given_back, "{code}");
+    }
+    assert!(!cli.path().join("runs").exists(), "it ran");
+}
+
+#[tokio::test]
+async fn a_run_that_is_killed_before_its_claim_begins_is_run_by_the_next_caller() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", proxy.local_addr().unwrap());
+    let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", server.api_key.as_str())];
+    let mut lost = cli.command(&args("k", &["--lease", "3"], "echo ran >> runs")).envs(env).spawn().unwrap();
+    let (mut acquiring, _) = proxy.accept().await.unwrap();
+    let mut to_server = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).await.unwrap();
+    let relaying = tokio::spawn(async move { tokio::io::copy_bidirectional(&mut acquiring, &mut to_server).await });
+    let (mut beginning, _) = proxy.accept().await.unwrap();
+    assert_eq!(read_call(&mut beginning).await.0, "begin");
+    signal(&lost, rustix::process::Signal::KILL);
+    lost.wait().await.unwrap();
+    relaying.abort();
+    once(&cli, "k", &["--lease", "3", "--wait"], "echo ran >> runs").await.expect_exit(0);
+    assert_eq!(lines(&cli.path().join("runs")), ["ran"]);
 }
 
 #[tokio::test]
