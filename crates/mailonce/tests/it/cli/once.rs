@@ -520,6 +520,19 @@ impl Node {
     }
 }
 
+/// The label of the shell that runs the command.
+async fn runner_label(cli: &CliFixture, node: &Node, key: &str) -> String {
+    let url = format!("http://{}", node.address);
+    let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", SHARED_KEY)];
+    let claims = cli.run_with_env(&["claims", "list", "--key", key], &env).await.expect_exit(0).json();
+    claims["data"][0]["label"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Whether a shell has this label, which ends with the number of its process.
+fn is_labelled(shell: &Child, label: &str) -> bool {
+    shell.id().is_some_and(|id| label.ends_with(&format!(" {id}")))
+}
+
 const SHARED_KEY: &str = "a-key-that-both-nodes-know-0123456789";
 /// Shells in the short form; `MAILONCE_ONCE_SHELLS` sets another number.
 const SHELLS: usize = 30;
@@ -541,13 +554,10 @@ async fn shells_on_two_nodes_run_the_command_once_while_the_nodes_are_killed() {
         })
         .collect();
     wait_until("one shell runs the command", || !lines(&cli.path().join("runs")).is_empty()).await;
-    let url = format!("http://{}", nodes[0].address);
-    let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", SHARED_KEY)];
-    let claims = cli.run_with_env(&["claims", "list", "--key", "nightly"], &env).await.expect_exit(0).json();
-    let runner = claims["data"][0]["label"].as_str().unwrap_or_default().to_owned();
+    let runner = runner_label(&cli, &nodes[0], "nightly").await;
     for round in 0..2 {
         // A caller that is killed while it waits changes nothing.
-        let waits = |child: &Child| child.id().is_some_and(|id| !runner.ends_with(&format!(" {id}")));
+        let waits = |child: &Child| !is_labelled(child, &runner);
         let waiting = running.iter().position(waits).unwrap();
         running.swap_remove(waiting).kill().await.unwrap();
         let [first, second] = nodes;
@@ -562,4 +572,34 @@ async fn shells_on_two_nodes_run_the_command_once_while_the_nodes_are_killed() {
         assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"hello\n".as_slice()), "{output:?}");
     }
     assert_eq!(lines(&cli.path().join("runs")), ["ran"], "the command ran more than once");
+}
+
+#[tokio::test]
+async fn the_shell_that_runs_the_command_is_killed_and_another_node_settles_what_it_did() {
+    let (cli, database) = (CliFixture::new(), TempDatabase::create().await);
+    let nodes = [
+        Node::start(&cli, free_address(), &database.url).await,
+        Node::start(&cli, free_address(), &database.url).await,
+    ];
+    let script = "echo $MAILONCE_DOWNSTREAM_KEY >> effects; exec sleep 600";
+    let shell = |node: usize, flags: &[&str]| {
+        let mut shell = cli.command(&args("nightly", flags, script));
+        shell.env("MAILONCE_URL", format!("http://{}", nodes[node].address)).env("MAILONCE_API_KEY", SHARED_KEY);
+        shell
+    };
+    let mut running: Vec<Child> =
+        (0..6).map(|number| shell(number % 2, &["--lease", "1", "--wait"]).spawn().unwrap()).collect();
+    wait_until("one shell runs the command", || !lines(&cli.path().join("effects")).is_empty()).await;
+    let label = runner_label(&cli, &nodes[0], "nightly").await;
+    let runner = running.iter().position(|shell| is_labelled(shell, &label)).unwrap();
+    running.remove(runner).kill().await.unwrap();
+    for waiting in running {
+        let output = waiting.wait_with_output().await.unwrap();
+        assert_eq!(output.status.code(), Some(120), "nobody knows whether it was done: {output:?}");
+    }
+    let other = 1 - runner % 2;
+    let settled = shell(other, &["--lease", "1", "--verify", LOOK_UP]).status().await.unwrap();
+    assert_eq!(settled.code(), Some(0));
+    assert_eq!(shell(runner % 2, &["--lease", "1"]).status().await.unwrap().code(), Some(0));
+    assert_eq!(lines(&cli.path().join("effects")).len(), 1, "the command ran more than once");
 }
