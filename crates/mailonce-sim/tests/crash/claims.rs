@@ -1,5 +1,5 @@
 //! Claims while servers are killed: workers claim side effects over HTTP, and the server dies between the steps of a
-//! call. On PostgreSQL a second node goes on.
+//! call. On PostgreSQL a second node goes on, and every third server is first suspended there for longer than a lease.
 //!
 //! `MAILONCE_CLAIM_KILLS=N` sets the kills per store, `MAILONCE_SEED=S` the seed.
 
@@ -28,7 +28,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// Kills per store in the short form.
@@ -41,13 +41,17 @@ const ASKS_PER_KEY: u64 = 6;
 const FAILPOINT_TIMEOUT: Duration = Duration::from_secs(6);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 const LEASE_S: u64 = 1;
+/// How long a server is suspended: longer than a lease.
+const SUSPENSION: Duration = Duration::from_secs(2);
+/// How long it then goes on with what it was doing.
+const LATE_WORK: Duration = Duration::from_millis(500);
 /// How often a call without a reply is repeated; a restart takes about a second.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(150);
 /// Until the last lease has ended and somebody was asked about it.
 const SETTLE_TIME: Duration = Duration::from_secs(4);
 
-/// How often a server was to die at a failpoint, and how often it did.
+/// How often a server was to die or to be suspended at a failpoint, and how often it was.
 #[derive(Default)]
 struct PointCount {
     kills: u64,
@@ -61,7 +65,7 @@ struct RoundResult {
 }
 
 impl RoundResult {
-    /// A line per failpoint, and those at which no server died.
+    /// A line per failpoint, and those that no server reached.
     fn summarize(&self) -> (Vec<String>, Vec<&'static str>) {
         let line = |(point, count): (&&str, &PointCount)| format!("{point}: {} of {}", count.reached, count.kills);
         let missed = self.points.iter().filter(|(_, count)| count.reached == 0).map(|(point, _)| *point);
@@ -275,7 +279,33 @@ fn reply_of(kind: &ClaimCallKind, status: u16, body: &Value) -> ClaimReply {
     }
 }
 
-/// Kills a server at one failpoint after the other while workers run.
+/// Waits until a server has died at its failpoint, and kills it otherwise. Returns whether it reached the failpoint.
+fn die_at_failpoint(mut server: ServerProcess) -> bool {
+    let has_died = server.wait_for_exit(FAILPOINT_TIMEOUT).unwrap().is_some();
+    if !has_died {
+        server.kill().unwrap();
+    }
+    has_died
+}
+
+/// Waits until a server is suspended at its failpoint, lets it go on when its leases have ended, and kills it. Returns
+/// whether it reached the failpoint.
+fn be_late_at_failpoint(server: ServerProcess) -> bool {
+    let deadline = Instant::now() + FAILPOINT_TIMEOUT;
+    while !server.is_paused() && Instant::now() < deadline {
+        sleep(Duration::from_millis(10));
+    }
+    let was_paused = server.is_paused();
+    if was_paused {
+        sleep(SUSPENSION);
+        server.resume().unwrap();
+        sleep(LATE_WORK);
+    }
+    server.kill().unwrap();
+    was_paused
+}
+
+/// Kills or suspends a server at one failpoint after the other while workers run.
 fn run_round(tools: &CrashTools, store: Option<&str>, kills: u64, mutant: Option<&str>) -> RoundResult {
     let root = tempfile::tempdir().unwrap();
     let (children, binary) = (&tools.children, tools.server.as_path());
@@ -305,10 +335,13 @@ fn run_round(tools: &CrashTools, store: Option<&str>, kills: u64, mutant: Option
             let point = all_points[cycle as usize % all_points.len()];
             let count = points.entry(point).or_default();
             count.kills += 1;
-            // Leases end seldom.
-            let point = format!("{point}:kill:{}", rng.between(1, if point == "claim-lapsed" { 2 } else { 25 }));
+            // Leases end seldom, and may end before the server is ready, which a suspended one would never be.
+            let lapses = point == "claim-lapsed";
+            let is_suspended = store.is_some() && cycle % 3 == 2 && !lapses;
+            let signal = if is_suspended { "stop" } else { "kill" };
+            let point = format!("{point}:{signal}:{}", rng.between(1, if lapses { 2 } else { 25 }));
             // A lease of the cycle before may end, and the server with it, before it is ready.
-            let Ok(mut server) = fixture.start_with("data", false, &env(Some(point))) else {
+            let Ok(server) = fixture.start_with("data", false, &env(Some(point))) else {
                 count.reached += 1;
                 continue;
             };
@@ -317,10 +350,8 @@ fn run_round(tools: &CrashTools, store: Option<&str>, kills: u64, mutant: Option
                 let round = &round;
                 workers.extend((0..WORKERS).map(|worker| scope.spawn(move || round.work(worker))));
             }
-            match server.wait_for_exit(FAILPOINT_TIMEOUT).unwrap() {
-                Some(_) => count.reached += 1,
-                None => server.kill().unwrap(),
-            }
+            let has_reached = if is_suspended { be_late_at_failpoint(server) } else { die_at_failpoint(server) };
+            count.reached += u64::from(has_reached);
         }
         let last = fixture.start_with("data", false, &env(None)).unwrap();
         round.use_servers(&last, stable.as_ref());
@@ -337,8 +368,8 @@ fn check_store(store: Option<&str>, tools: &CrashTools) {
     let (summary, missed) = round_result.summarize();
     let (history, claims) = (&round_result.history, &round_result.history.claims);
     print_line(&format!("{} calls, {:?}", claims.calls.len(), claims.count_by_kind()));
-    print_line(&format!("died at {}", summary.join(", ")));
-    assert!(missed.is_empty(), "no server died at {missed:?}");
+    print_line(&format!("died or were suspended at {}", summary.join(", ")));
+    assert!(missed.is_empty(), "no server reached {missed:?}");
     let violations: Vec<String> = proof::check(history).iter().map(Violation::to_string).collect();
     assert!(violations.is_empty(), "{}", violations.join("\n\n"));
     let second = SecondVerdict::of_claims(&second_checker_of_claims(), claims).unwrap();
