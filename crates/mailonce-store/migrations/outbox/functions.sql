@@ -201,7 +201,8 @@ END $$;
 -- rows are open, so they hold up the later rows of their key.
 --
 -- It goes from key to key in the index and reads one row of each, because thousands may wait behind it. It begins after the
--- last key that this session looked at, so that no key starves behind others that always have a due row.
+-- last key that this session looked at, so that no key starves behind others that always have a due row. It looks at
+-- {max_lease_keys} keys at most, because a stop may pause the rows of any number of keys; the next lease goes on from there.
 CREATE OR REPLACE FUNCTION "{schema}".lock_order_heads(max_rows integer)
 RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -212,7 +213,8 @@ DECLARE
     head record;
     is_due boolean;
 BEGIN
-    WHILE remaining > 0 LOOP
+    FOR looked_at IN 1..{max_lease_keys} LOOP
+        EXIT WHEN remaining <= 0;
         SELECT r.seq, r.order_key, r.due_at INTO head
           FROM "{schema}".rows r
          WHERE r.state = 'pending' AND r.order_key > last_key ORDER BY r.order_key, r.seq LIMIT 1;

@@ -367,6 +367,19 @@ async fn no_order_key_starves() {
 }
 
 #[tokio::test]
+async fn a_due_row_behind_thousands_of_paused_keys_is_reached() {
+    let rig = Rig::installed().await;
+    let insert = "INSERT INTO mailonce_outbox.rows (payload, payload_bytes, order_key, due_at)
+        SELECT '{}'::jsonb, 100, format('paused-%s', n), now() + interval '1 hour' FROM generate_series(1, 10500) n
+        UNION ALL SELECT '{}', 100, 'the last one', now()";
+    rig.sql.execute(insert, &[]).await.unwrap();
+    let lease = "SELECT id FROM mailonce_outbox.lease('x', 200, 60000, 5)";
+    for count in [0, 1, 0] {
+        assert_eq!(rig.sql.query(lease, &[]).await.unwrap().len(), count, "a lease looks at 10,000 keys");
+    }
+}
+
+#[tokio::test]
 async fn a_backup_that_was_restored_sends_nothing_again_and_says_why() {
     let cluster = Cluster::start();
     let mut rig = Rig::on(TempDatabase::create_on(cluster.url()).await).await;

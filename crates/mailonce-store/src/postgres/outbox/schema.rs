@@ -35,6 +35,9 @@ const MAX_LEASE_BYTES: usize = 1024 * 1024;
 /// The same for a drainer on a Unix socket, where PostgreSQL ignores `tcp_user_timeout`. The rest of the answer must fit
 /// into the buffer of the socket, which has about 200 KB on Linux.
 const MAX_LOCAL_LEASE_BYTES: usize = 64 * 1024;
+/// Order keys that one lease looks at most, when the rows of most keys are leased or paused. It takes about a tenth of a
+/// second.
+const MAX_LEASE_KEYS: u32 = 10_000;
 /// How long a sent email is looked at again, in case it bounces.
 const FOLLOW_DAYS: u32 = 7;
 /// How many rows must be inserted and deleted unseen before the table that an outbox reads counts as unreadable. A few may
@@ -107,6 +110,7 @@ impl OutboxSchema {
             .replace("{max_key_chars}", &limits::KEY_CHARS.to_string())
             .replace("{max_lease_bytes}", &MAX_LEASE_BYTES.to_string())
             .replace("{max_local_lease_bytes}", &MAX_LOCAL_LEASE_BYTES.to_string())
+            .replace("{max_lease_keys}", &MAX_LEASE_KEYS.to_string())
             .replace("{max_age_days}", &(MAX_ROW_AGE_MS / 86_400_000).to_string())
             .replace("{follow_days}", &FOLLOW_DAYS.to_string())
             .replace("{min_unseen_rows}", &MIN_UNSEEN_ROWS.to_string())
