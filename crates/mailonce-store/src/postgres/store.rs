@@ -45,7 +45,7 @@ impl Store for Postgres {
     }
 
     async fn simulate_accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult> {
-        when_durable!(self, with_timeout(self.shared.simulate_accept(new_email, now)).await)
+        when_durable!(self, Box::pin(with_timeout(self.shared.simulate_accept(new_email, now))).await)
     }
 
     async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
