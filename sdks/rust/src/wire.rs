@@ -810,6 +810,8 @@ pub struct Inbox {
     /// Whether agents may reply to mail that is likely, but not certainly, automatic.
     #[serde(default)]
     pub reply_to_likely_automatic: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<InboxRetention>,
     /// Revision; grows with every change.
     #[serde(default)]
     pub rev: u32,
@@ -851,12 +853,22 @@ pub struct InboxPatch {
     /// Whether agents may reply to mail that is likely, but not certainly, automatic.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub reply_to_likely_automatic: Option<Option<bool>>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Option<InboxRetention>>,
     /// The `rev` that you read. If it is set, the call is refused when the inbox has changed since.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub rev: Option<Option<u32>>,
     /// New lifetime from now, such as `30m` or `24h`. `0s` expires the inbox now; `null` makes it permanent.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Option<String>>,
+}
+
+/// How long an inbox keeps mail. It can be shorter than the team's `retention`, and never longer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InboxRetention {
+    /// Received mail, with its text and attachments: a duration from 1 hour to 3,650 days; null means as long as the team keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<String>,
 }
 
 /// A sign of prompt injection, and how often it occurs.
@@ -1158,6 +1170,8 @@ pub struct NewInbox {
     /// Whether agents may reply to mail that is likely, but not certainly, automatic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to_likely_automatic: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<InboxRetention>,
     /// Lifetime of the inbox, such as `30m`, `24h` or `7d`; permanent when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
@@ -1682,7 +1696,7 @@ pub struct SendReceipt {
     pub tightest_budget: Option<BudgetRoom>,
 }
 
-/// An attachment, without its bytes.
+/// An attachment, without its bytes. `GET /v1/emails/{id}/attachments/{n}` returns the bytes; the first is number 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SentAttachment {

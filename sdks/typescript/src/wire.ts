@@ -101,7 +101,6 @@ export interface Attempt {
   remote_id?: string | null;
   /** Text of the next hop's reply. */
   reply: string;
-  /** Name of the transport. */
   transport?: string | null;
 }
 
@@ -130,7 +129,6 @@ export interface BatchItemError {
   code: string;
   /** The invalid field, if the error is about one. */
   field?: string | null;
-  /** Position of the item in the batch, from 0. */
   index: number;
   /** What is wrong. */
   message: string;
@@ -230,9 +228,9 @@ export interface Email {
   expires_at?: string | null;
   from: string;
   /** The most important guard in `holds`, or the one that held or flagged the email. */
-  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
+  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | (string & {}) | null;
   /** The guards that hold the email. It leaves when none is left. */
-  holds: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
+  holds: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | (string & {}))[];
   id: string;
   /** Idempotency key; null without one. */
   key?: string | null;
@@ -273,9 +271,9 @@ export interface EmailDetail {
   expires_at?: string | null;
   from: string;
   /** The most important guard in `holds`, or the one that held or flagged the email. */
-  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
+  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | (string & {}) | null;
   /** The guards that hold the email. It leaves when none is left. */
-  holds: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
+  holds: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | (string & {}))[];
   id: string;
   /** Idempotency key; null without one. */
   key?: string | null;
@@ -310,7 +308,6 @@ export interface EmailDetail {
   headers: Record<string, string>;
   html?: string | null;
   intent?: Intent | null;
-  /** Your own data. */
   metadata: Record<string, unknown>;
   /** What happens when the outcome is unknown: `hold` waits for evidence or a person; `resend` sends once more. */
   on_unknown: "hold" | "resend";
@@ -319,7 +316,6 @@ export interface EmailDetail {
   reply_to: string[];
   /** The latest 20 suppressed duplicate calls, newest first. */
   suppressed_calls: SuppressedCall[];
-  /** Your tags, by name. */
   tags: Record<string, unknown>;
   /** Plain text body. When the retention period of the content is over, this and `html` are null, and the other parts of the content are empty. */
   text?: string | null;
@@ -364,7 +360,6 @@ export interface Endpoint {
   secret_count: number;
   /** `enabled`, `paused` or `disabled`. */
   state: "enabled" | "paused" | "disabled";
-  /** When the state last changed. */
   state_since: string;
   url: string;
   version: string;
@@ -400,7 +395,6 @@ export interface EndpointTest {
   latency_ms: number;
   /** Start of the response body, or the error message. */
   response: string;
-  /** HTTP status of the response, if there was one. */
   status?: number | null;
 }
 
@@ -414,7 +408,7 @@ export interface Event {
   id: string;
   /** Sequence number in the team, from 1 without gaps. */
   seq: number;
-  type: "email.accepted" | "email.held" | "email.duplicate" | "email.rescheduled" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "email.deferred" | "email.unknown" | "email.resolved" | "email.cancelled" | "email.resent" | "handoff.orphaned" | "handoff.rerouted" | "message.received" | "delivery.duplicate" | "delivery.refused" | "delivery.failed" | "artifact.found" | "artifact.consumed" | "artifact.applied" | "email.hold_removed" | "email.released" | "message.answered" | "message.forwarded" | "message.reopened" | "message.skipped" | "reply.refused" | "thread.leased" | "thread.cap_reached" | "escalation.opened" | "escalation.resolved" | "domain.verified" | "domain.failed" | "endpoint.disabled" | "key.extended" | "key.forgotten" | "transport.breaker_opened" | "transport.breaker_closed" | "stop.created" | "stop.ended" | "claim.offered" | "claim.claimed" | "claim.begun" | "claim.completed" | "claim.failed" | "claim.freed" | "claim.unknown" | "claim.evidence" | "claim.resolved" | "outbox.row_parked" | "outbox.stopped" | "outbox.resumed" | "audit.recorded";
+  type: "email.accepted" | "email.held" | "email.duplicate" | "email.rescheduled" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "email.deferred" | "email.unknown" | "email.resolved" | "email.cancelled" | "email.resent" | "handoff.orphaned" | "handoff.rerouted" | "message.received" | "delivery.duplicate" | "delivery.refused" | "delivery.failed" | "artifact.found" | "artifact.consumed" | "artifact.applied" | "email.hold_removed" | "email.released" | "message.answered" | "message.forwarded" | "message.reopened" | "message.skipped" | "reply.refused" | "thread.leased" | "thread.cap_reached" | "escalation.opened" | "escalation.resolved" | "domain.verified" | "domain.failed" | "endpoint.disabled" | "key.extended" | "key.forgotten" | "transport.breaker_opened" | "transport.breaker_closed" | "stop.created" | "stop.ended" | "claim.offered" | "claim.claimed" | "claim.begun" | "claim.completed" | "claim.failed" | "claim.freed" | "claim.unknown" | "claim.evidence" | "claim.resolved" | "outbox.row_parked" | "outbox.stopped" | "outbox.resumed" | "audit.recorded" | (string & {});
 }
 
 /** A page of events, oldest first. */
@@ -427,7 +421,7 @@ export interface EventPage {
 /** The object that an event is about. */
 export interface EventSubject {
   id: string;
-  kind: "artifact" | "audit" | "claim" | "delivery" | "domain" | "email" | "endpoint" | "escalation" | "key" | "message" | "outbox" | "outbox_row" | "stop" | "thread" | "transport";
+  kind: "artifact" | "audit" | "claim" | "delivery" | "domain" | "email" | "endpoint" | "escalation" | "key" | "message" | "outbox" | "outbox_row" | "stop" | "thread" | "transport" | (string & {});
   rev: number;
 }
 
@@ -472,7 +466,6 @@ export interface Handoff {
   reason?: string | null;
   recipients: string[];
   state: "scheduled" | "queued" | "leased" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
-  /** Name of the transport. */
   transport: string;
 }
 
@@ -502,11 +495,11 @@ export interface Inbox {
   /** Whether replies have the header `Auto-Submitted`. */
   mark_auto_submitted: boolean;
   message_count: number;
-  /** Your own values. */
   metadata: Record<string, string>;
   name?: string | null;
   /** Whether agents may reply to mail that is likely, but not certainly, automatic. */
   reply_to_likely_automatic: boolean;
+  retention?: InboxRetention | null;
   rev: number;
 }
 
@@ -526,14 +519,20 @@ export interface InboxPatch {
   catch_all?: boolean | null;
   /** Whether replies have the header `Auto-Submitted`. */
   mark_auto_submitted?: boolean | null;
-  /** Your own values; replaces all of them. */
   metadata?: Record<string, string> | null;
   name?: string | null;
   /** Whether agents may reply to mail that is likely, but not certainly, automatic. */
   reply_to_likely_automatic?: boolean | null;
+  retention?: InboxRetention | null;
   rev?: number | null;
   /** New lifetime from now, such as `30m` or `24h`. `0s` expires the inbox now; `null` makes it permanent. */
   ttl?: string | null;
+}
+
+/** How long an inbox keeps mail. It can be shorter than the team's `retention`, and never longer. */
+export interface InboxRetention {
+  /** Received mail, with its text and attachments: a duration from 1 hour to 3,650 days; null means as long as the team keeps it. */
+  raw?: string | null;
 }
 
 /** A sign of prompt injection, and how often it occurs. */
@@ -612,7 +611,6 @@ export interface LeaseHolder {
 
 /** A link in a message, with a safety verdict. mailonce never opens links. */
 export interface Link {
-  /** Host of the URL. */
   host?: string | null;
   /** Purpose of the link if it is recognized, such as `verify` or `reset`. */
   purpose?: string | null;
@@ -722,11 +720,11 @@ export interface NewInbox {
   domain?: string | null;
   /** Whether replies have the header `Auto-Submitted`, which marks them as written by a machine. */
   mark_auto_submitted?: boolean;
-  /** Your own values. */
   metadata?: Record<string, string>;
   name?: string | null;
   /** Whether agents may reply to mail that is likely, but not certainly, automatic. */
   reply_to_likely_automatic?: boolean;
+  retention?: InboxRetention | null;
   /** Lifetime of the inbox, such as `30m`, `24h` or `7d`; permanent when absent. */
   ttl?: string | null;
   /** Part of the address before the @; random by default. */
@@ -771,7 +769,6 @@ export interface NoticeAttempt {
   number: number;
   /** Start of the response body, or the error message. */
   response: string;
-  /** HTTP status of the response, if there was one. */
   status?: number | null;
 }
 
@@ -794,7 +791,7 @@ export interface Notice {
   settled_at?: string | null;
   /** `pending delivered dead dropped`. */
   state: "pending" | "delivered" | "dead" | "dropped";
-  type: "email.accepted" | "email.held" | "email.duplicate" | "email.rescheduled" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "email.deferred" | "email.unknown" | "email.resolved" | "email.cancelled" | "email.resent" | "handoff.orphaned" | "handoff.rerouted" | "message.received" | "delivery.duplicate" | "delivery.refused" | "delivery.failed" | "artifact.found" | "artifact.consumed" | "artifact.applied" | "email.hold_removed" | "email.released" | "message.answered" | "message.forwarded" | "message.reopened" | "message.skipped" | "reply.refused" | "thread.leased" | "thread.cap_reached" | "escalation.opened" | "escalation.resolved" | "domain.verified" | "domain.failed" | "endpoint.disabled" | "key.extended" | "key.forgotten" | "transport.breaker_opened" | "transport.breaker_closed" | "stop.created" | "stop.ended" | "claim.offered" | "claim.claimed" | "claim.begun" | "claim.completed" | "claim.failed" | "claim.freed" | "claim.unknown" | "claim.evidence" | "claim.resolved" | "outbox.row_parked" | "outbox.stopped" | "outbox.resumed" | "audit.recorded";
+  type: "email.accepted" | "email.held" | "email.duplicate" | "email.rescheduled" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "email.deferred" | "email.unknown" | "email.resolved" | "email.cancelled" | "email.resent" | "handoff.orphaned" | "handoff.rerouted" | "message.received" | "delivery.duplicate" | "delivery.refused" | "delivery.failed" | "artifact.found" | "artifact.consumed" | "artifact.applied" | "email.hold_removed" | "email.released" | "message.answered" | "message.forwarded" | "message.reopened" | "message.skipped" | "reply.refused" | "thread.leased" | "thread.cap_reached" | "escalation.opened" | "escalation.resolved" | "domain.verified" | "domain.failed" | "endpoint.disabled" | "key.extended" | "key.forgotten" | "transport.breaker_opened" | "transport.breaker_closed" | "stop.created" | "stop.ended" | "claim.offered" | "claim.claimed" | "claim.begun" | "claim.completed" | "claim.failed" | "claim.freed" | "claim.unknown" | "claim.evidence" | "claim.resolved" | "outbox.row_parked" | "outbox.stopped" | "outbox.resumed" | "audit.recorded" | (string & {});
 }
 
 /** A page of notices, latest events first. */
@@ -816,7 +813,6 @@ export interface PolicyStep {
   name: string;
   /** `pass hold refuse flag observe`; `observe`: the rule only records what it would have done. */
   verdict: "pass" | "hold" | "refuse" | "flag" | "observe";
-  /** Reason, in words. */
   why: string;
 }
 
@@ -832,9 +828,7 @@ export interface Problem {
   next: string;
   /** Whether to retry: `never`, `same` (the same call with the same idempotency key) or `later` (after a pause). */
   retry: "never" | "same" | "later";
-  /** The HTTP status. */
   status: number;
-  /** Short title for people. */
   title: string;
   /** Link to the documentation page of this error code. */
   type: string;
@@ -953,7 +947,6 @@ export interface ReplyCounts {
   caps: Caps;
   /** Replies within the window of `caps`, the latest `window_s` seconds. */
   in_window: number;
-  /** Within the last 24 hours. */
   last_24h: number;
   /** All replies in the thread. */
   total: number;
@@ -1020,7 +1013,6 @@ export interface Send {
   headers?: Record<string, string> | null;
   html?: string | null;
   intent?: Intent | null;
-  /** Your own data: strings, numbers up to 2^53-1 and booleans, by name. */
   metadata?: Record<string, Scalar> | null;
   /** What to do when the key was used for a different email. `reject` answers 422; `first_wins` answers with the first email. The default is `reject` for header keys and `first_wins` for intents. */
   on_mismatch?: "reject" | "first_wins" | null;
@@ -1035,7 +1027,6 @@ export interface Send {
   /** Plain text body. Required unless `html` or `template` is set. */
   text?: string | null;
   to: Addresses;
-  /** Name of the transport to use; chosen by the server when absent. */
   transport?: string | null;
   ttl?: Ttl | null;
 }
@@ -1049,9 +1040,9 @@ export interface SendReceipt {
   /** The fence of that thread's latest lease. */
   fence?: number | null;
   /** The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate. */
-  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
+  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | (string & {}) | null;
   /** The guards that hold the email. It leaves when none is left. */
-  holds?: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
+  holds?: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | (string & {}))[];
   id: string;
   /** The Message-ID header, with angle brackets. */
   message_id: string;
@@ -1067,7 +1058,7 @@ export interface SendReceipt {
   tightest_budget?: BudgetRoom | null;
 }
 
-/** An attachment, without its bytes. */
+/** An attachment, without its bytes. `GET /v1/emails/{id}/attachments/{n}` returns the bytes; the first is number 0. */
 export interface SentAttachment {
   content_id?: string | null;
   content_type?: string | null;
@@ -1082,7 +1073,7 @@ export interface SuppressedCall {
   /** Id of the API key of the call. */
   caller?: string | null;
   channel: "http" | "batch" | "cli" | "resend" | "usesend" | "mcp" | "agentmail" | "outbox";
-  reason: "key_replay" | "payload_differs" | "mismatch" | "already_answered" | "identical";
+  reason: "key_replay" | "payload_differs" | "mismatch" | "already_answered" | "identical" | (string & {});
 }
 
 /** A tag: a name, or a name with a value. */

@@ -32,7 +32,7 @@ export interface components {
              * @description `api_key`, `person` or `system`.
              * @enum {string}
              */
-            kind: "api_key" | "person" | "system";
+            kind: "api_key" | "person" | "notification_target" | "system";
         };
         /** @description One address or a list of addresses. */
         Addresses: string | string[];
@@ -509,7 +509,7 @@ export interface components {
             resolved_as?: "done" | "retry" | "abandon" | null;
             /** @description What the holder reported. In lists and after commands it is left out. */
             result?: unknown;
-            /** @description Whether the result was too large to keep. */
+            /** @description Whether there was a result that is not stored: it was too large, could not be read or was erased. */
             result_omitted: boolean;
             /**
              * Format: date-time
@@ -966,13 +966,10 @@ export interface components {
             expires_at?: string | null;
             /** @description Sender. */
             from: string;
-            /**
-             * @description The most important guard in `holds`, or the one that held or flagged the email.
-             * @enum {string|null}
-             */
-            guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
+            /** @description The most important guard in `holds`, or the one that held or flagged the email. */
+            guard?: string | null;
             /** @description The guards that hold the email. It leaves when none is left. */
-            holds: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
+            holds: string[];
             /** @description Id of the email. */
             id: string;
             /** @description Idempotency key; null without one. */
@@ -1179,17 +1176,17 @@ export interface components {
             /** Format: date-time */
             done_at?: string | null;
             id: string;
-            /** @description Emails that may have been sent, and are erased when that is settled. */
+            /** @description Emails that may have been sent, and claims that have not ended. They are erased when that is settled. */
             in_doubt: number;
             reason?: string | null;
             /** Format: date-time */
             requested_at: string;
             /**
-             * @description What it is working on: `emails`, `deliveries`, `messages`, `records`, `waiting`, `events`, `names`, `storage` or
-             *     `done`. `waiting` lasts until emails in doubt have settled.
+             * @description What it is working on: `emails`, `deliveries`, `messages`, `claims`, `records`, `waiting`, `events`, `names`,
+             *     `storage` or `done`. `waiting` lasts until emails in doubt have settled and claims have ended.
              * @enum {string}
              */
-            stage: "find" | "emails" | "deliveries" | "messages" | "records" | "waiting" | "events" | "names" | "storage" | "done";
+            stage: "find" | "emails" | "deliveries" | "messages" | "claims" | "records" | "waiting" | "events" | "names" | "storage" | "done";
             /**
              * @description `running` or `done`.
              * @enum {string}
@@ -1208,6 +1205,11 @@ export interface components {
              * @description Waiting emails that were cancelled.
              */
             cancelled: number;
+            /**
+             * Format: int64
+             * @description Claims that were erased.
+             */
+            claims: number;
             /**
              * Format: int64
              * @description Arrivals without a message that were removed.
@@ -1235,7 +1237,8 @@ export interface components {
             messages: number;
             /**
              * Format: int64
-             * @description Suppressions, list entries, rules and other records in which the alias replaced the address.
+             * @description Suppressions, list entries, rules, other records and API keys, endpoints, inboxes and stops in which the alias
+             *     replaced the address.
              */
             records: number;
         };
@@ -1270,6 +1273,7 @@ export interface components {
             expires_at?: string | null;
             /** @description Id of the escalation. */
             id: string;
+            notifications?: components["schemas"]["NotificationStateBody"] | null;
             /** @description Id of the API key that opened the escalation. */
             opened_by?: string | null;
             /**
@@ -1336,8 +1340,7 @@ export interface components {
              * @description Sequence number in the team, from 1 without gaps.
              */
             seq: number;
-            /** @enum {string} */
-            type: "email.accepted" | "email.held" | "email.duplicate" | "email.rescheduled" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "email.deferred" | "email.unknown" | "email.resolved" | "email.cancelled" | "email.resent" | "handoff.orphaned" | "handoff.rerouted" | "message.received" | "delivery.duplicate" | "delivery.refused" | "delivery.failed" | "artifact.found" | "artifact.consumed" | "artifact.applied" | "email.hold_removed" | "email.released" | "message.answered" | "message.forwarded" | "message.reopened" | "message.skipped" | "reply.refused" | "thread.leased" | "thread.cap_reached" | "escalation.opened" | "escalation.resolved" | "domain.verified" | "domain.failed" | "endpoint.disabled" | "key.extended" | "key.forgotten" | "transport.breaker_opened" | "transport.breaker_closed" | "stop.created" | "stop.ended" | "claim.offered" | "claim.claimed" | "claim.begun" | "claim.completed" | "claim.failed" | "claim.freed" | "claim.unknown" | "claim.evidence" | "claim.resolved" | "outbox.row_parked" | "outbox.stopped" | "outbox.resumed" | "audit.recorded";
+            type: string;
         };
         /** @description A page of events, oldest first. */
         EventPage: {
@@ -1351,8 +1354,7 @@ export interface components {
         /** @description The object that an event is about. */
         EventSubjectBody: {
             id: string;
-            /** @enum {string} */
-            kind: "artifact" | "audit" | "claim" | "delivery" | "domain" | "email" | "endpoint" | "escalation" | "key" | "message" | "outbox" | "outbox_row" | "stop" | "thread" | "transport";
+            kind: string;
             /** Format: int32 */
             rev: number;
         };
@@ -1465,7 +1467,10 @@ export interface components {
             /** @description Notes and warnings for the operator. */
             warnings: string[];
         };
-        /** @description An attachment of a held email, without its bytes. */
+        /**
+         * @description An attachment of a held email, without its bytes. `GET /v1/emails/{id}/attachments/{n}` returns the bytes; the first is
+         *     number 0.
+         */
         HeldAttachmentBody: {
             /** @description Declared content type. */
             content_type?: string | null;
@@ -1540,6 +1545,7 @@ export interface components {
             name?: string | null;
             /** @description Whether agents may reply to mail that is likely, but not certainly, automatic. */
             reply_to_likely_automatic: boolean;
+            retention?: components["schemas"]["InboxRetentionBody"] | null;
             /**
              * Format: int32
              * @description Revision; grows with every change.
@@ -1570,6 +1576,7 @@ export interface components {
             name?: string | null;
             /** @description Whether agents may reply to mail that is likely, but not certainly, automatic. */
             reply_to_likely_automatic?: boolean | null;
+            retention?: components["schemas"]["InboxRetentionBody"] | null;
             /**
              * Format: int32
              * @description The `rev` that you read. If it is set, the call is refused when the inbox has changed since.
@@ -1577,6 +1584,14 @@ export interface components {
             rev?: number | null;
             /** @description New lifetime from now, such as `30m` or `24h`. `0s` expires the inbox now; `null` makes it permanent. */
             ttl?: string | null;
+        };
+        /** @description How long an inbox keeps mail. It can be shorter than the team's `retention`, and never longer. */
+        InboxRetentionBody: {
+            /**
+             * @description Received mail, with its text and attachments: a duration from 1 hour to 3,650 days; null means as long as the team
+             *     keeps it.
+             */
+            raw?: string | null;
         };
         /** @description A sign of prompt injection, and how often it occurs. */
         InjectionFlagBody: {
@@ -1993,6 +2008,7 @@ export interface components {
             name?: string | null;
             /** @description Whether agents may reply to mail that is likely, but not certainly, automatic. */
             reply_to_likely_automatic?: boolean;
+            retention?: components["schemas"]["InboxRetentionBody"] | null;
             /** @description Lifetime of the inbox, such as `30m`, `24h` or `7d`; permanent when absent. */
             ttl?: string | null;
             /** @description Part of the address before the @; random by default. */
@@ -2236,13 +2252,30 @@ export interface components {
              * @enum {string}
              */
             state: "pending" | "delivered" | "dead" | "dropped";
-            /** @enum {string} */
-            type: "email.accepted" | "email.held" | "email.duplicate" | "email.rescheduled" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "email.deferred" | "email.unknown" | "email.resolved" | "email.cancelled" | "email.resent" | "handoff.orphaned" | "handoff.rerouted" | "message.received" | "delivery.duplicate" | "delivery.refused" | "delivery.failed" | "artifact.found" | "artifact.consumed" | "artifact.applied" | "email.hold_removed" | "email.released" | "message.answered" | "message.forwarded" | "message.reopened" | "message.skipped" | "reply.refused" | "thread.leased" | "thread.cap_reached" | "escalation.opened" | "escalation.resolved" | "domain.verified" | "domain.failed" | "endpoint.disabled" | "key.extended" | "key.forgotten" | "transport.breaker_opened" | "transport.breaker_closed" | "stop.created" | "stop.ended" | "claim.offered" | "claim.claimed" | "claim.begun" | "claim.completed" | "claim.failed" | "claim.freed" | "claim.unknown" | "claim.evidence" | "claim.resolved" | "outbox.row_parked" | "outbox.stopped" | "outbox.resumed" | "audit.recorded";
+            type: string;
         };
         /** @description A page of notices, latest events first. */
         NoticePage: {
             data: components["schemas"]["NoticeBody"][];
             next_cursor?: string | null;
+        };
+        /** @description How far people and notification targets were told of a question. */
+        NotificationStateBody: {
+            /**
+             * Format: int32
+             * @description How many were given up, because the last attempt failed.
+             */
+            failed: number;
+            /**
+             * Format: date-time
+             * @description When the next attempt is due; null when none is.
+             */
+            next_at?: string | null;
+            /**
+             * Format: int32
+             * @description How many were told.
+             */
+            sent: number;
         };
         /** @description A notification target, without its URL. */
         NotificationTargetBody: {
@@ -2903,13 +2936,10 @@ export interface components {
              * @description The fence of that thread's latest lease.
              */
             fence?: number | null;
-            /**
-             * @description The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate.
-             * @enum {string|null}
-             */
-            guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
+            /** @description The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate. */
+            guard?: string | null;
             /** @description The guards that hold the email. It leaves when none is left. */
-            holds?: ("self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to")[];
+            holds?: string[];
             /** @description Id of the email. */
             id: string;
             /** @description The Message-ID header, with angle brackets. */
@@ -2934,7 +2964,7 @@ export interface components {
             thread_id?: string | null;
             tightest_budget?: components["schemas"]["BudgetRoomBody"] | null;
         };
-        /** @description An attachment, without its bytes. */
+        /** @description An attachment, without its bytes. `GET /v1/emails/{id}/attachments/{n}` returns the bytes; the first is number 0. */
         SentAttachmentBody: {
             /** @description Content-ID, if the HTML refers to the attachment. */
             content_id?: string | null;
@@ -3176,11 +3206,8 @@ export interface components {
              * @enum {string}
              */
             channel: "http" | "batch" | "cli" | "resend" | "usesend" | "mcp" | "agentmail" | "outbox";
-            /**
-             * @description `key_replay payload_differs mismatch already_answered`
-             * @enum {string}
-             */
-            reason: "key_replay" | "payload_differs" | "mismatch" | "already_answered" | "identical";
+            /** @description `key_replay payload_differs mismatch already_answered` */
+            reason: string;
         };
         /** @description A suppressed address. Sends to it are refused. */
         SuppressionBody: {

@@ -437,7 +437,7 @@ TOOLS: list[dict[str, Any]] = [
                     ]
                 },
                 "timeout_s": {
-                    "description": "up to 50, else 4",
+                    "description": "up to 50; null: 4, 0: look once",
                     "type": [
                         "integer",
                         "null"
@@ -484,7 +484,7 @@ TOOLS: list[dict[str, Any]] = [
                     ]
                 },
                 "timeout_s": {
-                    "description": "up to 50, else 4",
+                    "description": "up to 50; null: 4, 0: look once",
                     "type": [
                         "integer",
                         "null"

@@ -23,6 +23,13 @@ Ttl: TypeAlias = "str | Mapping[str, str]"
 """How long a key is remembered: a class, a duration from `1s` to `400d`, or `{"class": "scheduled", "interval": …}`."""
 
 
+ArtifactType: TypeAlias = Literal["code", "link"]
+EmailState: TypeAlias = Literal["scheduled", "queued", "sending", "sent", "delivered", "bounced", "complained", "failed", "unknown", "abandoned", "held", "cancelled"]
+EventType: TypeAlias = Literal["email.accepted", "email.held", "email.duplicate", "email.rescheduled", "email.sent", "email.delivered", "email.bounced", "email.complained", "email.failed", "email.deferred", "email.unknown", "email.resolved", "email.cancelled", "email.resent", "handoff.orphaned", "handoff.rerouted", "message.received", "delivery.duplicate", "delivery.refused", "delivery.failed", "artifact.found", "artifact.consumed", "artifact.applied", "email.hold_removed", "email.released", "message.answered", "message.forwarded", "message.reopened", "message.skipped", "reply.refused", "thread.leased", "thread.cap_reached", "escalation.opened", "escalation.resolved", "domain.verified", "domain.failed", "endpoint.disabled", "key.extended", "key.forgotten", "transport.breaker_opened", "transport.breaker_closed", "stop.created", "stop.ended", "claim.offered", "claim.claimed", "claim.begun", "claim.completed", "claim.failed", "claim.freed", "claim.unknown", "claim.evidence", "claim.resolved", "outbox.row_parked", "outbox.stopped", "outbox.resumed", "audit.recorded"]
+MessageState: TypeAlias = Literal["unanswered", "leased", "answered", "skipped"]
+NoticeState: TypeAlias = Literal["pending", "delivered", "dead", "dropped"]
+
+
 class _AcknowledgementNeeds(TypedDict):
     lease: str
     """Token of the lease."""
@@ -321,7 +328,7 @@ class Email:
     """When the email was accepted."""
     from_: str
     """Sender."""
-    holds: list[Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"]]
+    holds: list[Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | str]
     """The guards that hold the email. It leaves when none is left."""
     id: str
     """Id of the email."""
@@ -346,7 +353,7 @@ class Email:
     """Cc addresses."""
     expires_at: str | None = None
     """When the idempotency key expires; null until the email reaches a final state."""
-    guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | None = None
+    guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | str | None = None
     """The most important guard in `holds`, or the one that held or flagged the email."""
     key: str | None = None
     """Idempotency key; null without one."""
@@ -377,7 +384,7 @@ class EmailDetail:
     """When the email was accepted."""
     from_: str
     """Sender."""
-    holds: list[Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"]]
+    holds: list[Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | str]
     """The guards that hold the email. It leaves when none is left."""
     id: str
     """Id of the email."""
@@ -421,7 +428,7 @@ class EmailDetail:
     """Cc addresses."""
     expires_at: str | None = None
     """When the idempotency key expires; null until the email reaches a final state."""
-    guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | None = None
+    guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | str | None = None
     """The most important guard in `holds`, or the one that held or flagged the email."""
     key: str | None = None
     """Idempotency key; null without one."""
@@ -550,7 +557,7 @@ class Event:
     id: str
     seq: int
     """Sequence number in the team, from 1 without gaps."""
-    type: Literal["email.accepted", "email.held", "email.duplicate", "email.rescheduled", "email.sent", "email.delivered", "email.bounced", "email.complained", "email.failed", "email.deferred", "email.unknown", "email.resolved", "email.cancelled", "email.resent", "handoff.orphaned", "handoff.rerouted", "message.received", "delivery.duplicate", "delivery.refused", "delivery.failed", "artifact.found", "artifact.consumed", "artifact.applied", "email.hold_removed", "email.released", "message.answered", "message.forwarded", "message.reopened", "message.skipped", "reply.refused", "thread.leased", "thread.cap_reached", "escalation.opened", "escalation.resolved", "domain.verified", "domain.failed", "endpoint.disabled", "key.extended", "key.forgotten", "transport.breaker_opened", "transport.breaker_closed", "stop.created", "stop.ended", "claim.offered", "claim.claimed", "claim.begun", "claim.completed", "claim.failed", "claim.freed", "claim.unknown", "claim.evidence", "claim.resolved", "outbox.row_parked", "outbox.stopped", "outbox.resumed", "audit.recorded"]
+    type: Literal["email.accepted", "email.held", "email.duplicate", "email.rescheduled", "email.sent", "email.delivered", "email.bounced", "email.complained", "email.failed", "email.deferred", "email.unknown", "email.resolved", "email.cancelled", "email.resent", "handoff.orphaned", "handoff.rerouted", "message.received", "delivery.duplicate", "delivery.refused", "delivery.failed", "artifact.found", "artifact.consumed", "artifact.applied", "email.hold_removed", "email.released", "message.answered", "message.forwarded", "message.reopened", "message.skipped", "reply.refused", "thread.leased", "thread.cap_reached", "escalation.opened", "escalation.resolved", "domain.verified", "domain.failed", "endpoint.disabled", "key.extended", "key.forgotten", "transport.breaker_opened", "transport.breaker_closed", "stop.created", "stop.ended", "claim.offered", "claim.claimed", "claim.begun", "claim.completed", "claim.failed", "claim.freed", "claim.unknown", "claim.evidence", "claim.resolved", "outbox.row_parked", "outbox.stopped", "outbox.resumed", "audit.recorded"] | str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -567,7 +574,7 @@ class EventSubject:
     """The object that an event is about."""
 
     id: str
-    kind: Literal["artifact", "audit", "claim", "delivery", "domain", "email", "endpoint", "escalation", "key", "message", "outbox", "outbox_row", "stop", "thread", "transport"]
+    kind: Literal["artifact", "audit", "claim", "delivery", "domain", "email", "endpoint", "escalation", "key", "message", "outbox", "outbox_row", "stop", "thread", "transport"] | str
     rev: int
 
 
@@ -671,6 +678,7 @@ class Inbox:
     """When the inbox stops receiving mail; its messages stay readable. Null for a permanent inbox."""
     name: str | None = None
     """Display name for mail from this inbox."""
+    retention: InboxRetention | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -699,10 +707,19 @@ class InboxPatch(TypedDict, total=False):
     """Display name for mail from this inbox; `null` removes it."""
     reply_to_likely_automatic: bool | None
     """Whether agents may reply to mail that is likely, but not certainly, automatic."""
+    retention: InboxRetention | None
     rev: int | None
     """The `rev` that you read. If it is set, the call is refused when the inbox has changed since."""
     ttl: str | None
     """New lifetime from now, such as `30m` or `24h`. `0s` expires the inbox now; `null` makes it permanent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InboxRetention:
+    """How long an inbox keeps mail. It can be shorter than the team's `retention`, and never longer."""
+
+    raw: str | None = None
+    """Received mail, with its text and attachments: a duration from 1 hour to 3,650 days; null means as long as the team keeps it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -931,6 +948,7 @@ class NewInbox(TypedDict, total=False):
     """Display name for mail from this inbox."""
     reply_to_likely_automatic: bool
     """Whether agents may reply to mail that is likely, but not certainly, automatic."""
+    retention: InboxRetention | None
     ttl: str | None
     """Lifetime of the inbox, such as `30m`, `24h` or `7d`; permanent when absent."""
     username: str | None
@@ -1006,7 +1024,7 @@ class Notice:
     rev: int
     state: Literal["pending", "delivered", "dead", "dropped"]
     """`pending delivered dead dropped`."""
-    type: Literal["email.accepted", "email.held", "email.duplicate", "email.rescheduled", "email.sent", "email.delivered", "email.bounced", "email.complained", "email.failed", "email.deferred", "email.unknown", "email.resolved", "email.cancelled", "email.resent", "handoff.orphaned", "handoff.rerouted", "message.received", "delivery.duplicate", "delivery.refused", "delivery.failed", "artifact.found", "artifact.consumed", "artifact.applied", "email.hold_removed", "email.released", "message.answered", "message.forwarded", "message.reopened", "message.skipped", "reply.refused", "thread.leased", "thread.cap_reached", "escalation.opened", "escalation.resolved", "domain.verified", "domain.failed", "endpoint.disabled", "key.extended", "key.forgotten", "transport.breaker_opened", "transport.breaker_closed", "stop.created", "stop.ended", "claim.offered", "claim.claimed", "claim.begun", "claim.completed", "claim.failed", "claim.freed", "claim.unknown", "claim.evidence", "claim.resolved", "outbox.row_parked", "outbox.stopped", "outbox.resumed", "audit.recorded"]
+    type: Literal["email.accepted", "email.held", "email.duplicate", "email.rescheduled", "email.sent", "email.delivered", "email.bounced", "email.complained", "email.failed", "email.deferred", "email.unknown", "email.resolved", "email.cancelled", "email.resent", "handoff.orphaned", "handoff.rerouted", "message.received", "delivery.duplicate", "delivery.refused", "delivery.failed", "artifact.found", "artifact.consumed", "artifact.applied", "email.hold_removed", "email.released", "message.answered", "message.forwarded", "message.reopened", "message.skipped", "reply.refused", "thread.leased", "thread.cap_reached", "escalation.opened", "escalation.resolved", "domain.verified", "domain.failed", "endpoint.disabled", "key.extended", "key.forgotten", "transport.breaker_opened", "transport.breaker_closed", "stop.created", "stop.ended", "claim.offered", "claim.claimed", "claim.begun", "claim.completed", "claim.failed", "claim.freed", "claim.unknown", "claim.evidence", "claim.resolved", "outbox.row_parked", "outbox.stopped", "outbox.resumed", "audit.recorded"] | str
     next_attempt_at: str | None = None
     """When the next attempt is due; null while an earlier notice about the same object is pending."""
     settled_at: str | None = None
@@ -1335,9 +1353,9 @@ class SendReceipt:
     """One-time token of a held email that looks like an earlier one. If it is a different email, send the same call again with this token: the held email is released."""
     fence: int | None = None
     """The fence of that thread's latest lease."""
-    guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | None = None
+    guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | str | None = None
     """The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate."""
-    holds: list[Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"]] | None = None
+    holds: list[Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | str] | None = None
     """The guards that hold the email. It leaves when none is left."""
     policy: list[PolicyStep] | None = None
     """With `Prefer: policy-trace`: what each check decided about the email when it was accepted, in order."""
@@ -1350,7 +1368,7 @@ class SendReceipt:
 
 @dataclass(frozen=True, kw_only=True)
 class SentAttachment:
-    """An attachment, without its bytes."""
+    """An attachment, without its bytes. `GET /v1/emails/{id}/attachments/{n}` returns the bytes; the first is number 0."""
 
     size: int
     """Size in bytes."""
@@ -1370,7 +1388,7 @@ class SuppressedCall:
     """When the duplicate call came."""
     channel: Literal["http", "batch", "cli", "resend", "usesend", "mcp", "agentmail", "outbox"]
     """How the call came."""
-    reason: Literal["key_replay", "payload_differs", "mismatch", "already_answered", "identical"]
+    reason: Literal["key_replay", "payload_differs", "mismatch", "already_answered", "identical"] | str
     """`key_replay payload_differs mismatch already_answered`"""
     call: CallTrace | None = None
     caller: str | None = None
