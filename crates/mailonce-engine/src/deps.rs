@@ -139,7 +139,7 @@ impl Default for EngineDeps {
 impl EngineDeps {
     /// Whether email to inboxes of this installation is delivered locally. True when the sandbox is a default
     /// transport, or inboxes have a domain here.
-    pub(crate) fn delivers_to_inboxes(&self) -> bool {
+    pub(crate) fn delivers_locally(&self) -> bool {
         let default = &self.routing.default;
         !self.local_domains.is_empty() || default.is_empty() || default.iter().any(|name| name == SANDBOX)
     }

@@ -305,7 +305,7 @@ impl Engine {
         event_wake_ups.set_push_wake_ups(coverage.events);
         let local = Arc::new(LocalTransport::default());
         let mut transports = deps.transports.clone();
-        if deps.delivers_to_inboxes() {
+        if deps.delivers_locally() {
             transports.push(Arc::clone(&local) as Arc<dyn Transport>);
         }
         let ctx = Arc::new(Context {

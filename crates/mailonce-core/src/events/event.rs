@@ -22,29 +22,29 @@ string_enum! {
         EmailDuplicate = "email.duplicate",
         /// A scheduled email was rescheduled.
         EmailRescheduled = "email.rescheduled",
-        /// The next hop accepted a part of the email.
+        /// The next hop accepted a handoff of the email.
         EmailSent = "email.sent",
-        /// The recipient's server accepted a part of the email.
+        /// The recipient's server accepted a handoff of the email.
         EmailDelivered = "email.delivered",
-        /// A part of the email bounced.
+        /// A handoff of the email bounced.
         EmailBounced = "email.bounced",
         /// A recipient reported the email as spam.
         EmailComplained = "email.complained",
-        /// The next hop refused a part of the email permanently.
+        /// The next hop refused a handoff of the email permanently.
         EmailFailed = "email.failed",
-        /// The next hop asks for a retry of a part of the email.
+        /// The next hop asks for a retry of a handoff of the email.
         EmailDeferred = "email.deferred",
-        /// The outcome of a part of the email is unknown.
+        /// The outcome of a handoff of the email is unknown.
         EmailUnknown = "email.unknown",
-        /// An unknown outcome of a part of the email was resolved.
+        /// An unknown outcome of a handoff of the email was resolved.
         EmailResolved = "email.resolved",
         /// An email was cancelled.
         EmailCancelled = "email.cancelled",
         /// An email was resent as a new version.
         EmailResent = "email.resent",
-        /// A part of the email waits for a transport that no node has.
+        /// A handoff of the email waits for a transport that no node has.
         HandoffOrphaned = "handoff.orphaned",
-        /// An operator moved a part of the email to another transport.
+        /// An operator moved a handoff of the email to another transport.
         HandoffRerouted = "handoff.rerouted",
         /// A message arrived in an inbox.
         MessageReceived = "message.received",

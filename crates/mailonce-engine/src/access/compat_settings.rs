@@ -1,7 +1,10 @@
 //! What happens to emails without a key through dialects, for a team or for the installation.
 
-use mailonce_core::outbound::content_guard::{COMPARE_WINDOW_MS, IdenticalMode};
+use mailonce_core::outbound::content_guard::IdenticalMode;
 use serde::{Deserialize, Serialize};
+
+/// How long an identical email is a repeat, unless a setting says otherwise: ten minutes.
+const DEFAULT_WINDOW_MS: i64 = 600_000;
 
 /// What a team, or the installation by default, does with emails without a key through dialects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +23,7 @@ impl CompatSettings {
     pub fn resolve(self, installation: Self) -> (IdenticalMode, i64) {
         (
             self.keyless.or(installation.keyless).unwrap_or(IdenticalMode::Replay),
-            self.window_ms.or(installation.window_ms).unwrap_or(COMPARE_WINDOW_MS),
+            self.window_ms.or(installation.window_ms).unwrap_or(DEFAULT_WINDOW_MS),
         )
     }
 

@@ -5,7 +5,7 @@
 
 use crate::{
     access::{
-        Access, Sources,
+        Sources,
         caller::Caller,
         collection_config::{CollectionConfig, StoredCollectionConfig, api_key_location},
         source_credentials::{rotate, to_secrets},
@@ -238,14 +238,6 @@ fn view(record: &Record) -> Result<SourceView, Problem> {
         base_url: details.collecting.and_then(|collecting| collecting.base_url),
         poll_status: PollStatus::default(),
     })
-}
-
-impl Access {
-    /// A keyed hash of a call's content. A plain hash in the ledger would allow offline guesses of a secret in the
-    /// call.
-    pub fn keyed_digest(&self, meaning: &[u8]) -> [u8; 32] {
-        self.ctx.secret.mac("meaning", &[meaning])
-    }
 }
 
 impl Sources {

@@ -40,8 +40,9 @@ use crate::{
     },
 };
 
-/// How long a link works, in milliseconds.
-pub(super) const APPROVAL_LINK_MS: i64 = 72 * 3_600_000;
+/// How long a link works, in hours.
+pub const APPROVAL_LINK_HOURS: i64 = 72;
+pub(super) const APPROVAL_LINK_MS: i64 = APPROVAL_LINK_HOURS * 3_600_000;
 
 /// How long an expired link is kept, in milliseconds, so that its page says what became of the question.
 const EXPIRED_LINK_MS: i64 = 7 * 24 * 3_600_000;
@@ -220,7 +221,7 @@ impl Notifications {
 
     /// The id of the link of a token that this server made. It reads nothing, so that forged tokens cost little.
     pub fn check_link_token(&self, token: &str) -> Result<Uuid, Problem> {
-        self.ctx.approval_link_id(token).ok_or_else(unknown_link)
+        self.ctx.verified_link_id(token).ok_or_else(unknown_link)
     }
 
     /// The record of a token.

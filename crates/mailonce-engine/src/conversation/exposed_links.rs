@@ -52,7 +52,7 @@ impl Context {
     }
 
     /// The id of the link of a token that this server made.
-    pub(super) fn approval_link_id(&self, token: &str) -> Option<Uuid> {
+    pub(super) fn verified_link_id(&self, token: &str) -> Option<Uuid> {
         let (id, _) = token.split_once('-')?;
         let id = Uuid::try_parse(id).ok()?;
         let is_right: bool = token.as_bytes().ct_eq(self.approval_link_token(id).as_bytes()).into();
@@ -61,7 +61,7 @@ impl Context {
 
     /// Ends the approval links of those tokens that this server made.
     pub(crate) async fn withdraw_approval_links(&self, possible_tokens: &BTreeSet<String>) -> Result<(), StoreError> {
-        for id in possible_tokens.iter().filter_map(|token| self.approval_link_id(token)) {
+        for id in possible_tokens.iter().filter_map(|token| self.verified_link_id(token)) {
             self.withdraw_approval_link(id).await?;
         }
         Ok(())

@@ -54,7 +54,7 @@ impl Handoffs {
             let bytes = self
                 .ctx
                 .packer
-                .unpack_frozen(frozen_bytes)
+                .open_frozen(frozen_bytes)
                 .ok_or_else(|| permanent("the frozen bytes cannot be decrypted"))?;
             return Ok((bytes.into(), false));
         }

@@ -216,7 +216,7 @@ impl Handoffs {
         // marker either, so the result is ignored.
         drop(self.ctx.ensure_heartbeat().await);
         let marked_at = self.ctx.now();
-        let frozen_bytes = is_new.then(|| self.ctx.packer.pack_frozen(&bytes));
+        let frozen_bytes = is_new.then(|| self.ctx.packer.seal_frozen(&bytes));
         let contact = |to: &String| ContactHash::of(&self.ctx.secret, context.email.team, to);
         let contacts = context.handoff.recipients.iter().map(contact).collect();
         let marked = self.ctx.store.apply_action(

@@ -150,7 +150,7 @@ impl Inboxes {
     /// Loads the domains that have inboxes, for the transport that delivers to them. Domains of teams are known only to
     /// the store. Must be called before the first hand-off.
     pub async fn load_inbox_domains(&self) -> Result<(), StoreError> {
-        if !self.ctx.deps.delivers_to_inboxes() {
+        if !self.ctx.deps.delivers_locally() {
             return Ok(());
         }
         for team in self.ctx.store.teams().await? {

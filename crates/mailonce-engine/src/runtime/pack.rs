@@ -74,13 +74,13 @@ impl Packer {
         unpack_raw(&self.open(SealPurpose::Received, packed)?)
     }
 
-    /// Packs frozen bytes, which are stored with the first marker.
-    pub(crate) fn pack_frozen(&self, bytes: &Arc<[u8]>) -> Arc<[u8]> {
+    /// Frozen bytes as they are stored with the first marker: encrypted if the installation seals, else as they are.
+    pub(crate) fn seal_frozen(&self, bytes: &Arc<[u8]>) -> Arc<[u8]> {
         if self.is_sealing { self.seal(SealPurpose::Frozen, bytes.to_vec()).into() } else { Arc::clone(bytes) }
     }
 
-    /// Unpacks frozen bytes. `None` when they are damaged.
-    pub(crate) fn unpack_frozen<'a>(&self, stored: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+    /// Frozen bytes as they were before [`Self::seal_frozen`]. `None` when they are damaged.
+    pub(crate) fn open_frozen<'a>(&self, stored: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         self.open(SealPurpose::Frozen, stored)
     }
 
@@ -231,7 +231,7 @@ mod tests {
             assert_eq!(reader.unpack_raw(&open.pack_raw(raw)).as_deref(), Some(raw.as_slice()), "and from before");
         }
         assert_eq!(packer(2, true).unpack_raw(&sealed), None);
-        assert_eq!(open.unpack_frozen(&sealed), None, "a received mail is no frozen one");
+        assert_eq!(open.open_frozen(&sealed), None, "a received mail is no frozen one");
         assert_eq!(open.unpack_raw(&sealed[..20]), None);
     }
 
@@ -239,10 +239,10 @@ mod tests {
     fn frozen_bytes_and_text_are_sealed_and_opened() {
         let (sealing, open) = (packer(1, true), packer(1, false));
         let bytes: Arc<[u8]> = b"From: a@example.com\r\n\r\nmy words".as_slice().into();
-        let frozen = sealing.pack_frozen(&bytes);
+        let frozen = sealing.seal_frozen(&bytes);
         assert!(!holds(&frozen, b"my words"));
-        assert_eq!(open.unpack_frozen(&frozen).as_deref(), Some(&*bytes));
-        assert!(Arc::ptr_eq(&open.pack_frozen(&bytes), &bytes));
+        assert_eq!(open.open_frozen(&frozen).as_deref(), Some(&*bytes));
+        assert!(Arc::ptr_eq(&open.seal_frozen(&bytes), &bytes));
         let text = sealing.pack_text("my words".into());
         assert!(!text.contains("my words"));
         assert_eq!(open.unpack_text(&text).as_deref(), Some("my words"));

@@ -342,7 +342,7 @@ impl WorldState {
         self.lock().history.readings.push(ReportedTime { at, process, time });
     }
 
-    /// Records the state of an email. The ledger calls it after each commit.
+    /// Records what changed in the states of an email's handoffs. The ledger calls it after each commit.
     pub(super) fn record_handoff_states(&self, email: &Email) {
         for handoff in &email.handoffs {
             let index = (email.id, handoff.number);

@@ -70,7 +70,7 @@ impl HandoffBench<'_> {
         let until = LoadDuration::Count { count: counts.end - counts.start, timeout: RUN_TIMEOUT };
         let (connections, threads) = (self.args.connections, self.args.threads);
         let plan = SteadyLoad { to: server.at, connections, threads, duration: until };
-        let caller = Arc::new(TimedSends { template: mails::send(tag), began: OnceLock::new() });
+        let caller = Arc::new(SendsWithStartTime { template: mails::send(tag), began: OnceLock::new() });
         ensure_only_status(&run_steady(&plan, &caller)?, 202)?;
         let began = *caller.began.get().context("nothing was posted")?;
         sink.wait_for(counts.end, RUN_TIMEOUT)?;
@@ -79,12 +79,12 @@ impl HandoffBench<'_> {
 }
 
 /// Requests that record the start of the first.
-struct TimedSends {
+struct SendsWithStartTime {
     template: RequestTemplate,
     began: OnceLock<Instant>,
 }
 
-impl RequestGenerator for TimedSends {
+impl RequestGenerator for SendsWithStartTime {
     fn write_request(&self, n: u64, out: &mut Vec<u8>) {
         self.began.get_or_init(Instant::now);
         self.template.write_numbered(n, out);

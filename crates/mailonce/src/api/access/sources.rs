@@ -312,7 +312,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
         members.push(collecting);
     }
     let keyed_call =
-        auth.keyed_call("sources", "", &app.engine.access.keyed_digest(digest_input.to_string().as_bytes()));
+        auth.keyed_call("sources", "", &app.engine.access.call_digest(digest_input.to_string().as_bytes()));
     let source = app.engine.sources.create_source(&auth.caller, new, keyed_call).await?;
     Ok(created_response(source.is_new, Json(SourceBody::from(&source.value))))
 }
@@ -389,7 +389,7 @@ pub(crate) async fn rotate(
         None => serde_json::json!([credential, keep]),
         Some(collecting_input) => serde_json::json!([credential, keep, collecting_input]),
     };
-    let digest = app.engine.access.keyed_digest(digest_input.to_string().as_bytes());
+    let digest = app.engine.access.call_digest(digest_input.to_string().as_bytes());
     let rotation = SourceRotation { credential, keep, collection: collecting };
     let keyed_call = auth.keyed_call("sources/rotate", &id.to_string(), &digest);
     let source = app.engine.sources.rotate_source(&auth.caller, id, rotation, keyed_call).await?;

@@ -10,7 +10,7 @@ use mailonce_core::{
     problem::{Code, Problem},
 };
 use mailonce_engine::conversation::{
-    approval_links::{ApprovalPage, LinkState},
+    approval_links::{APPROVAL_LINK_HOURS, ApprovalPage, LinkState},
     escalations::DecisionRequest,
     preview::Preview,
 };
@@ -142,8 +142,9 @@ fn write_page(out: &mut String, page: &ApprovalPage, token: &str, fault: Option<
         LinkState::Decided => write_decided(out, page)?,
         LinkState::Expired => writeln!(
             out,
-            "<h1>This link has expired.</h1>\n<p>Links work for 72 hours, only for people who may decide, and no longer once they \
+            "<h1>This link has expired.</h1>\n<p>Links work for {} hours, only for people who may decide, and no longer once they \
              were forwarded to an inbox of this server. The question is still open: <a href=\"{}\">sign in</a> to decide.</p>",
+            APPROVAL_LINK_HOURS,
             sign_in_url(page)
         )?,
         LinkState::Changed => writeln!(

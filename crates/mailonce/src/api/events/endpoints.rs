@@ -246,7 +246,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
         bodies: include_text,
         dialect,
     };
-    let keyed_call = auth.keyed_call("endpoints", "", &app.engine.access.keyed_digest(&body.canonical()?));
+    let keyed_call = auth.keyed_call("endpoints", "", &app.engine.access.call_digest(&body.canonical()?));
     let created = app.engine.events.create_endpoint(&auth.caller, new_endpoint, (secret, after), keyed_call).await?;
     Ok(created_response(created.is_new, Json(EndpointBody::with_secret(&app, created))))
 }
@@ -324,7 +324,7 @@ pub(crate) async fn rotate(
     });
     let overlap = overlap.transpose()?.unwrap_or(ROTATION_OVERLAP_MS);
     let keyed_call =
-        auth.keyed_call("endpoints/rotate", &id.to_string(), &app.engine.access.keyed_digest(&body.canonical()?));
+        auth.keyed_call("endpoints/rotate", &id.to_string(), &app.engine.access.call_digest(&body.canonical()?));
     let rotated = app.engine.events.rotate_endpoint(&auth.caller, id, (secret, overlap), keyed_call).await?;
     Ok(Json(EndpointBody::with_secret(&app, rotated)).into_response())
 }

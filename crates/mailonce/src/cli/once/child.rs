@@ -156,7 +156,7 @@ impl OutputCopy {
                 writing.store(true, Ordering::Release);
                 {
                     let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                    // One byte more than is recorded, so that the end can be told.
+                    // One byte more than is recorded, to see whether the output was cut (`is_truncated`).
                     let room = (MAX_OUTPUT_BYTES + 1).saturating_sub(kept.len());
                     kept.extend(part.iter().take(room));
                 }

@@ -124,7 +124,7 @@ pub(crate) struct OnceArgs {
     command: Vec<OsString>,
 }
 
-/// Why `once` ends without having run the command.
+/// Why `once` ends with an exit code of its own instead of the command's.
 struct OnceError {
     exit: u8,
     message: String,

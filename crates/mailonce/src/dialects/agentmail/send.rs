@@ -246,7 +246,7 @@ pub(super) async fn replay_for_deleted_inbox(
     respond(call, &sent, &[]).await
 }
 
-/// The response to a send. An email that is held, unknown or not sent is never reported as a success.
+/// The response to a send. An email that is held, unknown, failed or cancelled is never reported as a success; one that waits is.
 pub(super) async fn respond(call: &AgentMailRequest, sent: &SendReceipt, labels: &[String]) -> AgentMailResult {
     call.engine.outbound.remember_message_id(call.caller.team.id, &sent.message_id, sent.id);
     if !labels.is_empty() {

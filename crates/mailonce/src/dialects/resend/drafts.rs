@@ -418,7 +418,7 @@ pub(super) async fn send(
     Err(draft_changes_too_fast().into())
 }
 
-/// The response to every call that sends a draft. An email that is held, unknown or not sent is never a success.
+/// The response to every call that sends a draft. An email that is held, unknown, failed or cancelled is never a success; one that waits is.
 fn draft_sent_response(sent: &SendReceipt) -> Response {
     respond_to_send::<ResendDialect>(sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() }))
 }
