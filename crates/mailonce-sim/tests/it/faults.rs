@@ -22,7 +22,7 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the disk is full.
 const DISK_FULL_TIME: Duration = Duration::from_millis(700);
 /// How long the load lasts.
-const LOAD_TIME: Duration = Duration::from_millis(1600);
+const LOAD_TIME: Duration = Duration::from_secs(4);
 
 fn start_server(dir: &TestDirectory, disk: Option<&FaultyDisk>) -> ServerProcess {
     let (binary, data) = (binary(), dir.data());
