@@ -50,11 +50,6 @@ const onPhone = async ({ page, goto, axe, picture }) => {
   await page.getByRole("button", { name: "Approve and send" }).click();
   await page.getByRole("heading", { name: "Invoice 2", level: 1 }).waitFor();
   assert.notEqual(await state(approved), "held");
-  const queue = page.url();
-  await goto(`/emails/${approved}`);
-  await downloadsInvoice(page);
-  await page.goto(queue);
-  await page.getByRole("heading", { name: "Invoice 2", level: 1 }).waitFor();
 
   await page.getByRole("button", { name: "Edit first" }).click();
   await page.getByLabel("Subject").fill("Invoice 2, corrected");
@@ -80,6 +75,9 @@ const onPhone = async ({ page, goto, axe, picture }) => {
   const { decision } = await api("GET", `/v1/escalations/${data.find(({ about }) => about.email === rejected).id}`);
   assert.deepEqual([decision.as, decision.reason], ["reject", "wrong customer"], "the agent reads the reason that was typed");
   await fitsWidth(page);
+
+  await goto(`/emails/${approved}`);
+  await downloadsInvoice(page);
 };
 
 const byKeyboard = async ({ page, goto, axe, picture }) => {

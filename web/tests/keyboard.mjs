@@ -15,7 +15,11 @@ const isInside = (page) => page.evaluate(() => Boolean(document.activeElement?.c
 const dialog = async ({ page, goto }, path, name) => {
   await goto(path);
   const button = page.getByRole("button", { name });
-  await button.focus();
+  // A page that has just been opened may move the focus to its heading.
+  await eventually(async () => {
+    await button.focus();
+    return button.evaluate((element) => element === document.activeElement);
+  }, `${path}: ${name} takes the focus`);
   await page.keyboard.press("Enter");
   await page.getByRole("dialog").waitFor();
   for (let step = 0; step < 30; step += 1) {

@@ -28,7 +28,7 @@ use tokio::{
 use tokio_postgres::{Client, Row, Statement, types::PgLsn};
 
 use super::SharedState;
-use crate::postgres::error::{TxError, TxResult};
+use crate::postgres::error::{TxError, TxResult, VERB_TIMEOUT, no_answer_in_time};
 
 /// How long an answer waits for its proof. After that the caller gets 503 and retries.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
@@ -110,7 +110,10 @@ impl SharedState {
         StoreError: From<E>,
     {
         let changes = self.connections.server.change_count();
-        let (answer, proven) = observe(verb).await;
+        // Most calls have this timeout themselves. A read without one would wait for a silent server forever.
+        let Ok((answer, proven)) = tokio::time::timeout(VERB_TIMEOUT, observe(verb)).await else {
+            return Err(no_answer_in_time());
+        };
         let answer = answer?;
         if proven || !self.connections.server.has_standby() {
             return Ok(answer);

@@ -31,13 +31,12 @@ pub(crate) const VERB_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Runs a call with [`VERB_TIMEOUT`]. After a timeout the outcome is unknown, because the database may still commit.
 pub(crate) async fn with_timeout<T, E: From<StoreError>>(verb: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-    match tokio::time::timeout(VERB_TIMEOUT, verb).await {
-        Ok(answer) => answer,
-        Err(_late) => {
-            let why = format!("the database did not answer within {} s", VERB_TIMEOUT.as_secs());
-            Err(StoreError::CommitUnknown(why).into())
-        }
-    }
+    tokio::time::timeout(VERB_TIMEOUT, verb).await.unwrap_or_else(|_late| Err(no_answer_in_time().into()))
+}
+
+/// The error after [`VERB_TIMEOUT`].
+pub(crate) fn no_answer_in_time() -> StoreError {
+    StoreError::CommitUnknown(format!("the database did not answer within {} s", VERB_TIMEOUT.as_secs()))
 }
 
 impl TxError {

@@ -78,7 +78,7 @@ impl NoticeStore for Postgres {
     }
 
     async fn endpoints_with_due_notices(&self, max: usize, now: Time) -> Result<Vec<Endpoint>> {
-        into_store_result(endpoints::endpoints_with_due_notices(&self.shared, max, now).await)
+        into_store_result(call_until_final!(endpoints::endpoints_with_due_notices(&self.shared, max, now)))
     }
 
     async fn lease_notices(
@@ -97,7 +97,7 @@ impl NoticeStore for Postgres {
     }
 
     async fn next_notice_due(&self) -> Result<Option<Time>> {
-        into_store_result(endpoints::next_notice_due(&self.shared).await)
+        into_store_result(call_until_final!(endpoints::next_notice_due(&self.shared)))
     }
 
     async fn notice(&self, team: TeamId, id: NoticeId) -> Result<Option<Notice>> {
@@ -109,7 +109,7 @@ impl NoticeStore for Postgres {
     }
 
     async fn endpoint_gauges(&self) -> Result<Vec<EndpointGauge>> {
-        into_store_result(endpoints::endpoint_gauges(&self.shared).await)
+        into_store_result(call_until_final!(endpoints::endpoint_gauges(&self.shared)))
     }
 
     async fn replay_notice(

@@ -189,11 +189,11 @@ async fn read_page(
 #[async_trait]
 impl SearchStore for Postgres {
     async fn search_backlog(&self, max: usize) -> Result<Vec<SearchBacklog>> {
-        into_store_result(indexing::backlog(&self.shared, max).await)
+        into_store_result(call_until_final!(indexing::backlog(&self.shared, max)))
     }
 
     async fn search_sources(&self, team: TeamId, mails: Vec<SearchRef>) -> Result<Vec<SearchSource>> {
-        into_store_result(indexing::sources(&self.shared, team, &mails).await)
+        into_store_result(call_until_final!(indexing::sources(&self.shared, team, &mails)))
     }
 
     async fn index_documents(&self, team: TeamId, events: (u64, u64), documents: Vec<SearchDocument>) -> Result<bool> {
