@@ -180,7 +180,7 @@ fn create_inbox(server: &ServerProcess, address: &str) -> Result<()> {
 
 fn wait_request(inbox: &str, after: &str, seconds: u64) -> String {
     format!(
-        "GET /v1/inboxes/{inbox}/wait?after={after}&timeout={seconds} HTTP/1.1\r\nhost: x\r\n\
+        "GET /v1/inboxes/{inbox}/wait?after={after}&timeout={seconds} HTTP/1.1\r\nhost: localhost\r\n\
          authorization: Bearer {API_KEY}\r\n\r\n"
     )
 }

@@ -56,7 +56,7 @@ impl PageQuery {
         let mut latency = Histogram::default();
         for run in 0..WARM_UP_RUNS + RUNS {
             let path = (self.path)(run);
-            let request = format!("GET {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {API_KEY}\r\n\r\n");
+            let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {API_KEY}\r\n\r\n");
             let started = Instant::now();
             let reply = http::exchange_on(&mut stream, request.as_bytes()).with_context(|| path.clone())?;
             if run >= WARM_UP_RUNS {

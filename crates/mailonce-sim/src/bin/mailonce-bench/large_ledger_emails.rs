@@ -76,7 +76,7 @@ impl RequestGenerator for LargeLedger {
         // Writing to a `Vec` cannot fail.
         let _infallible = write!(
             out,
-            "POST /v1/emails/batch HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n\
+            "POST /v1/emails/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
              Authorization: Bearer {API_KEY}\r\nIdempotency-Key: fill-{n}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
